@@ -294,6 +294,23 @@ static void test_what_may_be_kept_again_comes_back(void **state)
 	host_audit(&host);
 }
 
+/* Pinned leads cannot leave: to see that takes an event one look each, not one a page. */
+static void test_pinned_leads_are_passed_over_whole(void **state)
+{
+	(void)state;
+	say_two(0, 1, 0, KEYS / 2);
+	evict();
+	for (uint32_t n = 0; n < 200 && conversation(0)->state != CONVERSATION_STAGED; n++)
+		host_tick(&host, 10 * MS);
+	assert_int_equal(conversation(0)->state, CONVERSATION_STAGED);
+	for (uint32_t n = 0; n < KEYS / 2; n++)
+		assert_true(only_first(n, 2));
+	meter_begin(&host.core->meter);
+	assert_int_equal(evict_some(host.core, context(), ABI_TIER_CXL, PAGE), 0);
+	assert_true(host.core->meter.items < KEYS);
+	host_audit(&host);
+}
+
 /* Who was away for as long as most were before they came back, against who just left or is late. */
 static void test_odds_follow_what_is_known(void **state)
 {
@@ -326,6 +343,7 @@ int main(void)
 		CASE(test_leads_share_what_there_is),
 		CASE(test_ready_is_a_whole_lead),
 		CASE(test_what_may_be_kept_again_comes_back),
+		CASE(test_pinned_leads_are_passed_over_whole),
 		CASE(test_odds_follow_what_is_known),
 	};
 

@@ -394,7 +394,7 @@ static void audit_device(struct audit *a)
 static void audit_conversations(struct audit *a)
 {
 	const struct conversations *t = &a->c->conversations;
-	uint64_t count = 0, awaited = 0, expected = 0, chunks = 0, free = 0, chunks_free = 0;
+	uint64_t count = 0, awaited = 0, chunks = 0, free = 0, chunks_free = 0;
 
 	for (uint32_t i = 0; i < t->high; i++) {
 		const struct conversation *s = &t->table[i];
@@ -404,7 +404,6 @@ static void audit_conversations(struct audit *a)
 			continue;
 		count++;
 		awaited += s->awaited;
-		expected += s->expected;
 		for (uint32_t at = s->chunks; at; at = t->chunk[at - 1].next, chunks++)
 			blocks += t->chunk[at - 1].count;
 		audit_compare(a, "a conversation", "blocks", blocks, s->blocks);
@@ -416,8 +415,6 @@ static void audit_conversations(struct audit *a)
 		chunks_free++;
 	audit_compare(a, "host", "conversations", count, t->count);
 	audit_compare(a, "host", "conversations whose users are back", awaited, t->awaited);
-	audit_compare(a, "host", "conversations whose users are expected", expected,
-		      a->c->parked.returns);
 	audit_compare(a, "host", "places of conversations", count + free, t->high);
 	audit_compare(a, "host", "places of conversations' blocks", chunks + chunks_free,
 		      t->chunks_high);

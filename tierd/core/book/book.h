@@ -60,5 +60,6 @@ void account_round(struct core *c);
 
 /* marks.c; those of leads are in hint/conversation.h */
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+bool pin_is_all(const struct context *x, uint32_t slot, uint32_t tier);
 
 #endif

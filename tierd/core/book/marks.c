@@ -33,20 +33,35 @@ bool lead_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t 
 	return (page - part->page_base) / part->groups < use->leads[tier].layers;
 }
 
+/* How many pages the block's first layers are, so many. */
+static uint32_t first_pages(const struct context *x, uint32_t slot, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	uint32_t pages = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			pages += lead_pages(&g->part[i], layers);
+	return pages;
+}
+
 /* Is no more of the block in the tier than such pages? By their number. */
 bool lead_is_all(const struct context *x, uint32_t slot, uint32_t tier)
 {
-	const struct abi_geometry *g = context_geometry(x);
 	const struct block_use *use = block_use(x, slot);
-	uint32_t pages = 0;
 
 	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED);
-	if (!use->leads[tier].count)
-		return false;
-	for (uint32_t i = 0; i < g->part_count; i++)
-		if (index_block(&x->ix, slot)->parts >> i & 1)
-			pages += lead_pages(&g->part[i], use->leads[tier].layers);
-	return x->meta[slot].there[tier].pages <= pages;
+	return use->leads[tier].count &&
+	       x->meta[slot].there[tier].pages <= first_pages(x, slot, use->leads[tier].layers);
+}
+
+/* The same of first layers that are pinned, all of which are there. */
+bool pin_is_all(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_use *use = block_use(x, slot);
+
+	return use->lead_pins[tier] &&
+	       x->meta[slot].there[tier].pages == first_pages(x, slot, use->lead_layers[tier]);
 }
 
 bool lead_reads(const struct conversation *s, uint32_t part)

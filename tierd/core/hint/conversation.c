@@ -127,7 +127,6 @@ static void let_go(struct core *c, struct conversation *s)
 	unpin(c, s);
 	s->landed = false;
 	conversation_await(c, s, false);
-	park_expect_no_more(c, s);
 	lead_keep(c, s, 0);
 }
 
@@ -241,6 +240,7 @@ static void stage(struct core *c, struct conversation *s)
 	struct request *r = NULL;
 
 	assert(c->client[s->client].connection == s->client_connection);
+	assert(s->lead <= lead_layers(s));
 	lead_keep(c, s, lead_may(c, s));
 	s->staged = s->kept;
 	if (s->staged && park_may(c, c->client[s->client].account))
@@ -259,7 +259,7 @@ static void stage(struct core *c, struct conversation *s)
 	wake_at(c, s, s->patience_ns);
 	c->metrics.conversations_staged++;
 	if (s->told)
-		park_expect(c, s);
+		r->behind_bytes = lead_bytes(s, lead_layers(s)) - lead_bytes(s, s->lead);
 	park_take(c, r);
 }
 
@@ -626,7 +626,6 @@ static void returned(struct core *c, struct request *r, struct conversation *s)
 		s->turn_end_ns = 0;
 		if (s->r && s->r->parked)
 			let_go(c, s);
-		park_expect_no_more(c, s);
 		unpin(c, s);
 	}
 	if (!pin_turn(c, s, r)) {

@@ -84,7 +84,6 @@ struct conversation {
 	double weight;         /* lead.c: its part of what leads may keep, at the last look */
 	uint8_t tier;
 	bool told;             /* it said when it comes back */
-	bool expected;         /* ... and what it will read is foreseen: core.parked.by_use */
 	bool landed;           /* the lead was there when staging ended */
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */

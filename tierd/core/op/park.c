@@ -8,9 +8,9 @@
  *
  *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
  *
- * Where a user's return is announced (conversation.c) it is known, too, that the device will read
- * what is behind that lead from then on: demand, which goes before all parked prefetches. So this
- * time is not there for parked prefetches, and those that would need it start earlier.
+ * A user whose return is announced reads what is behind its lead then: demand, which goes before
+ * all parked prefetches. So announced leads begin sooner, by the time of RETURNS_BEFORE such reads:
+ * those of users who are back just before.
  *
  * Nothing is held or placed before that. The margin grows with how much later than foreseen
  * transfers were, and where room has to pass from another context first.
@@ -25,6 +25,7 @@
 #define MARGIN_SHARE 8u        /* and this part of the transfer */
 #define SLIP_MAX_NS (50 * MS)
 #define ROOM_NS (40 * MS)      /* a slab is emptied and passes from one context to another */
+#define RETURNS_BEFORE 3u
 #define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
 #define LOOK_MAX_NS (50 * MS)
 /* parked prefetches whose residency is counted anew, beside the due ones */
@@ -292,99 +293,6 @@ void park_finished(struct core *c, const struct request *r)
 		c->parked.slip_ns -= (c->parked.slip_ns - slip) / 16;
 }
 
-/* ---- announced returns -------------------------------------------------------------------- */
-
-/* What has to be read when the user is back, if the lead is there by then. */
-static uint64_t behind_lead(const struct core *c, const struct conversation *s)
-{
-	uint64_t most = lead_bytes(s, lead_layers(s)) - lead_bytes(s, s->lead), bytes = 0;
-
-	for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->conversations.chunk[at - 1].count; i++) {
-			struct abi_block_ref ref = c->conversations.chunk[at - 1].ref[i];
-			uint64_t in, up;
-
-			if (!block_alive(s->ctx, ref))
-				break;
-			in = missing(s->ctx, ref.slot, ABI_TIER_CXL, UINT64_MAX);
-			up = missing(s->ctx, ref.slot, s->tier, UINT64_MAX);
-			bytes += in < up ? in : up;
-		}
-	return bytes < most ? bytes : most;
-}
-
-/* Its lead is parked, and its return was announced. */
-void park_expect(struct core *c, struct conversation *s)
-{
-	struct parked *k = &c->parked;
-	uint32_t i = k->returns;
-
-	assert(s->told && s->blocks);
-	if (s->expected || k->returns == PARKED_MAX)
-		return;
-	for (; i && k->by_use[i - 1].s->use_ns > s->use_ns; i--)
-		k->by_use[i] = k->by_use[i - 1];
-	k->by_use[i] = (struct park_return){ .s = s, .bytes = behind_lead(c, s) };
-	k->returns++;
-	s->expected = true;
-}
-
-void park_expect_no_more(struct core *c, struct conversation *s)
-{
-	struct parked *k = &c->parked;
-	uint32_t i = 0;
-
-	if (!s->expected)
-		return;
-	while (i < k->returns && k->by_use[i].s != s)
-		i++;
-	assert(i < k->returns);
-	k->returns--;
-	memmove(k->by_use + i, k->by_use + i + 1, (k->returns - i) * sizeof(k->by_use[0]));
-	s->expected = false;
-}
-
-/* When the device will read for returns: one after the other. Who is late may not come at all. */
-static void returns_look(struct core *c, const struct outlook *o)
-{
-	struct parked *k = &c->parked;
-	uint64_t free_ns = c->now_ns + o->queue_ns;
-
-	while (k->returns && c->now_ns > k->by_use[0].s->use_ns + PROTECT_NS)
-		park_expect_no_more(c, k->by_use[0].s);
-	for (uint32_t i = 0; i < k->returns; i++) {
-		struct park_return *q = &k->by_use[i];
-
-		assert(q->s->expected && (!i || q->s->use_ns >= q[-1].s->use_ns));
-		if (i == k->fresh_return % k->returns)
-			q->bytes = behind_lead(c, q->s);
-		q->from_ns = q->s->use_ns > free_ns ? q->s->use_ns : free_ns;
-		q->to_ns = free_ns = q->from_ns + (uint64_t)((double)q->bytes * o->read_ns);
-	}
-	k->fresh_return++;
-}
-
-/*
- * The latest start of a transfer that is to be over by then, in time that returns leave. Asked from
- * the last one backwards: *returns of them can still be in its way.
- */
-static uint64_t latest_start(const struct parked *k, uint64_t end_ns, uint64_t ns,
-			     uint32_t *returns)
-{
-	for (; *returns; --*returns) {
-		const struct park_return *q = &k->by_use[*returns - 1];
-		uint64_t after_ns = q->to_ns < end_ns ? end_ns - q->to_ns : 0;
-
-		if (after_ns > ns)
-			break; /* it fits behind that one's */
-		if (q->from_ns >= end_ns)
-			continue;
-		ns -= after_ns;
-		end_ns = q->from_ns;
-	}
-	return park_latest(end_ns, UINT64_MAX, ns);
-}
-
 /* ---- time --------------------------------------------------------------------------------- */
 
 /* The latest starts of all, from the last deadline backwards. Returns the earliest. */
@@ -392,19 +300,18 @@ static uint64_t starts(struct core *c, const struct outlook *o)
 {
 	struct parked *k = &c->parked;
 	uint64_t next = UINT64_MAX;
-	uint32_t returns;
 
-	returns_look(c, o);
-	returns = k->returns;
 	for (uint32_t i = k->count; i-- > 0;) {
 		struct park *q = &k->by_deadline[i];
 		uint64_t ns = transfer_ns(o, q->r);
+		double before = RETURNS_BEFORE * (double)q->r->behind_bytes * o->read_ns;
 		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->parked.slip_ns +
-				  q->r->room_ns;
+				  q->r->room_ns + (uint64_t)before;
 		uint64_t end = q->deadline_ns > margin ? q->deadline_ns - margin : 0;
 
+		assert(!i || q[-1].deadline_ns <= q->deadline_ns);
 		q->r->transfer_ns = ns;
-		q->start_ns = next = latest_start(k, end < next ? end : next, ns, &returns);
+		q->start_ns = next = park_latest(end, next, ns);
 	}
 	return next;
 }

@@ -19,7 +19,6 @@ struct core;
 struct core_request_view;
 struct context;
 struct request;
-struct conversation;
 
 #define PARKED_MAX 512u       /* parked on the host: half of all requests */
 #define PARKED_CLIENT_MAX 64u /* parked of one client */
@@ -32,20 +31,10 @@ struct park {
 	uint64_t start_ns;
 };
 
-/* An announced return: then what is behind the lead is read, before all that is foreseen. */
-struct park_return {
-	struct conversation *s;
-	uint64_t bytes;          /* behind its lead and not there, by the last look at it */
-	uint64_t from_ns, to_ns; /* when the device reads them, by the last look */
-};
-
 struct parked {
 	struct park by_deadline[PARKED_MAX]; /* sorted, [count] */
 	uint32_t count;
 	uint32_t fresh;   /* whose residency is counted next */
-	struct park_return by_use[PARKED_MAX]; /* sorted, [returns]; no more are foreseen */
-	uint32_t returns;
-	uint32_t fresh_return; /* likewise */
 	uint64_t next_ns; /* look again then; UINT64_MAX = nothing is parked */
 	uint64_t slip_ns; /* how much later than foreseen transfers were, smoothed */
 };
@@ -72,8 +61,6 @@ static inline uint64_t park_latest(uint64_t end_ns, uint64_t next_ns, uint64_t t
 /* park.c */
 bool park_may(const struct core *c, uint32_t account);
 void park_take(struct core *c, struct request *r);
-void park_expect(struct core *c, struct conversation *s);
-void park_expect_no_more(struct core *c, struct conversation *s);
 bool park_over(const struct core *c, const struct request *r);
 bool park_protect(struct core *c, struct request *r);
 void park_finished(struct core *c, const struct request *r);

@@ -69,6 +69,7 @@ struct request {
 	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
 	uint64_t begun_ns, transfer_ns;    /* ... when it was due, how long it should take */
 	uint64_t room_ns;                  /* ... and room for it before that */
+	uint64_t behind_bytes; /* ... read when it is used, at a time that was announced */
 	struct put *put;
 	struct stream *stream;
 	bool syncing; /* what is written is known: REQUEST_SYNC until flushes cover it, */

@@ -220,6 +220,8 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 		return false;
 	if (lead_is_all(x, slot, w->tier) && !walk_takes_leads(c, x, w, slot))
 		return false;
+	if (pin_is_all(x, slot, w->tier))
+		return false; /* page by page, such blocks would take all of an event's share */
 	return quota_within(c, x, slot, w->tier, w->rank) && evict_may(c, x, slot, w->tier);
 }
 
