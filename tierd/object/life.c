@@ -51,17 +51,13 @@ static int take(void *arg, const struct object_record *r)
 }
 
 /* Every version, in the order of contexts and names. */
-static bool each(void *arg, void **place, struct object_record *r)
+static bool each(void *arg, struct object_place *place, struct object_record *r)
 {
 	struct objects *o = arg;
-	const struct object *x = *place;
-
-	x = x ? object_behind(&o->table, x->context, x->name, x->name_bytes) :
-		object_behind(&o->table, 0, "", 0);
+	const struct object *x = object_walk(&o->table, place);
 
 	if (!x)
 		return false;
-	*place = (void *)(uintptr_t)x;
 	*r = (struct object_record){
 		.type = DISK_OBJECT_PUT, .context = x->context, .epoch = x->epoch,
 		.version = x->version, .size = x->size, .mtime_ns = x->mtime_ns,
@@ -84,7 +80,7 @@ static int by_number(const void *a, const void *b)
 static int gather_live(struct objects *o)
 {
 	struct object_record r;
-	void *place = NULL;
+	struct object_place place = { 0 };
 
 	o->live = calloc(o->table.objects + 1, sizeof(*o->live));
 	if (!o->live)
@@ -197,7 +193,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	o->resident_most = descriptors();
 	object_table_open(&o->table, config->most, config->seed);
 	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
-	list_init(&o->uploads);
+	uploads_init(o);
 	list_init(&o->tasks);
 	list_init(&o->answers);
 	list_init(&o->indexes);

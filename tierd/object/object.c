@@ -186,20 +186,6 @@ static bool changing(const struct objects *o, const struct task *me, const char 
 	return false;
 }
 
-/* Who closed it and opens it again finds it: a commit that nobody waits for is waited for here. */
-bool closing(struct objects *o, const struct task *me)
-{
-	uploads_look(o);
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (!t->asked && t->type == WIRE_OBJ_COMMIT && t->context == me->context &&
-		    task_names(t, me->name, me->name_bytes))
-			return true;
-	}
-	return false;
-}
-
 struct object *seen(const struct objects *o, const struct task *t, const char *name,
 		    uint32_t bytes)
 {
@@ -456,12 +442,8 @@ static void rename_upload(struct objects *o, struct task *t, struct upload *u)
 
 	if (other && other != u)
 		upload_unlink(o, other);
-	if (!u)
-		return;
-	u->name_bytes = t->other_bytes;
-	memcpy(u->name, t->other, t->other_bytes);
-	index_update(o, u->account, t->other, t->other_bytes);
-	index_update(o, u->account, t->name, t->name_bytes);
+	if (u)
+		upload_rename(o, u, t->other, t->other_bytes);
 }
 
 static void step_rename(struct objects *o, struct task *t)

@@ -125,10 +125,14 @@ struct object *object_next(const struct object_table *t, uint64_t context, const
 	return o && o->context == context ? o : NULL;
 }
 
-struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
-			     uint32_t bytes)
+struct object *object_walk(const struct object_table *t, struct object_place *p)
 {
-	return above(t, context, name, bytes, false);
+	struct object *o = above(t, p->context, p->name, p->bytes, false);
+
+	p->context = o ? o->context : 0;
+	p->bytes = o ? o->name_bytes : 0;
+	memcpy(p->name, o ? o->name : "", p->bytes);
+	return o;
 }
 
 /* Cut a tree into those below o's name and those above it; none has it. */
@@ -426,10 +430,10 @@ static uint64_t differ(const char *what, uint64_t counted, uint64_t kept,
 	return 1;
 }
 
-uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
-		      void (*tell)(void *arg, const char *what), void *arg)
+/* From the versions up. */
+static uint64_t recount(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+			void (*tell)(void *arg, const char *what), void *arg)
 {
-	uint64_t objects = 0, wrong = 0, used[OBJECT_TIERS] = { 0, 0 };
 	struct count n = { .used = { extra[OBJECT_CXL], extra[OBJECT_NVME] } };
 
 	count_tree(&n, t->root);
@@ -438,17 +442,25 @@ uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_
 	list_each(at, &t->coming)
 		if (!list_entry(at, struct object, link)->named)
 			count_one(&n, list_entry(at, struct object, link));
+	return differ("names", n.objects, t->objects, tell, arg) +
+	       differ("versions in memory", n.resident, t->resident, tell, arg) +
+	       differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg) +
+	       differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
+}
+
+uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+		      void (*tell)(void *arg, const char *what), void *arg)
+{
+	uint64_t objects = 0, used[OBJECT_TIERS] = { 0, 0 };
+	uint64_t wrong = t->objects > OBJECTS_RECOUNTED_MAX ? 0 : recount(t, extra, tell, arg);
+
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
 			objects += a->objects;
 			used[OBJECT_CXL] += a->used[OBJECT_CXL];
 			used[OBJECT_NVME] += a->used[OBJECT_NVME];
 		}
-	wrong += differ("names", n.objects, t->objects, tell, arg);
 	wrong += differ("names of contexts", objects, t->objects, tell, arg);
-	wrong += differ("versions in memory", n.resident, t->resident, tell, arg);
-	wrong += differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
-	wrong += differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
 	wrong += differ("contexts' bytes in CXL", used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
 	wrong += differ("contexts' bytes in NVMe", used[OBJECT_NVME], t->used[OBJECT_NVME], tell,
 			arg);

@@ -87,9 +87,14 @@ struct object *object_find(const struct object_table *t, uint64_t context, const
 struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
 			   uint32_t bytes, bool same);
 
-/* The same of all contexts, in the order of their numbers. */
-struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
-			     uint32_t bytes);
+/* How far a walk over the names of all contexts is; zeros: at its start. */
+struct object_place {
+	uint64_t context;
+	uint32_t bytes;
+	char name[ABI_OBJECT_NAME_BYTES];
+};
+/* The first name behind the place, which moves there. NULL: none, and it is at its start again. */
+struct object *object_walk(const struct object_table *t, struct object_place *p);
 
 /*
  * Give a version its name and charge NVMe. What had the name before is returned, without a name and
@@ -133,9 +138,11 @@ struct object *object_victim(const struct object_table *t, const struct object_a
 			     uint64_t now_ns);
 
 /*
- * Recount everything from the versions; tells each disagreement through tell(arg, text) and returns
- * how many there were. extra[]: charges that the caller knows of (uploads).
+ * Recount everything from the versions, if there are not too many for one event (I17), and from the
+ * accounts; tells each disagreement through tell(arg, text) and returns how many there were.
+ * extra[]: charges that the caller knows of (uploads).
  */
+#define OBJECTS_RECOUNTED_MAX 32768u
 uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
 		      void (*tell)(void *arg, const char *what), void *arg);
 
