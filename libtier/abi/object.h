@@ -63,6 +63,8 @@
  *     context uid, version, number of the chunk, 8 bytes LE each).
  * O6  MOVE gives the version that it describes the new name, and takes the old one off it.
  * O7  A PUT of a version that the name has already changes what stat tells of it.
+ * O9  Versions of a name have one inode, and a rename takes it along, as in a directory: it goes
+ *     with the name's removal or replacement alone. It is the number of the upload that began it.
  */
 #ifndef TIER_ABI_OBJECT_H
 #define TIER_ABI_OBJECT_H
@@ -130,7 +132,8 @@ struct wire_object_info {
 	uint32_t flags;
 	uint32_t priority;
 	uint32_t reserved0;
-	uint8_t reserved[40];
+	uint64_t inode; /* O9 */
+	uint8_t reserved[32];
 }; /* 112 bytes */
 
 struct wire_object_names {
@@ -169,7 +172,7 @@ struct wire_object_hold {
 struct abi_names_slot {
 	uint64_t sequence; /* N1 */
 	uint64_t key[2];
-	uint64_t version;
+	uint64_t inode; /* O9 */
 	uint64_t size;
 	uint64_t mtime_ns;
 	uint64_t expires_ms; /* since 1970; 0 = never */
@@ -217,7 +220,9 @@ struct disk_object {
 	uint32_t chunks; /* entries of the crc table */
 	uint16_t name_bytes;
 	uint16_t from_bytes; /* MOVE: the name that it had */
-	uint8_t reserved[36];
+	uint32_t reserved0;
+	uint64_t inode; /* O9; 0: the version */
+	uint8_t reserved[24];
 	/* name, former name, zeros up to a multiple of 4, uint32_t crc[chunks], zeros */
 }; /* 144 bytes */
 

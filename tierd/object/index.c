@@ -136,7 +136,7 @@ static bool describe(const struct object_account *a, const struct object *v, boo
 		     struct abi_names_slot *what)
 {
 	if (v && v->epoch == a->epoch) {
-		what->version = v->version;
+		what->inode = v->inode;
 		what->size = v->size;
 		what->mtime_ns = v->mtime_ns;
 		what->expires_ms = v->expires_ms;
@@ -144,7 +144,7 @@ static bool describe(const struct object_account *a, const struct object *v, boo
 	}
 	if (written)
 		what->word |= (uint64_t)ABI_NAMES_ASK << 32;
-	return written || what->version;
+	return written || what->inode;
 }
 
 /* False: it is three quarters full, dead slots counted. */

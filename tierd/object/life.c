@@ -58,13 +58,7 @@ static bool each(void *arg, struct object_place *place, struct object_record *r)
 
 	if (!x)
 		return false;
-	*r = (struct object_record){
-		.type = DISK_OBJECT_PUT, .context = x->context, .epoch = x->epoch,
-		.version = x->version, .size = x->size, .mtime_ns = x->mtime_ns,
-		.expires_ms = x->expires_ms, .mode = x->mode, .priority = x->priority,
-		.shift = x->shift, .chunks = x->chunks, .crc = x->crc, .name = x->name,
-		.name_bytes = x->name_bytes,
-	};
+	object_describe(x, r);
 	return true;
 }
 

@@ -104,6 +104,7 @@ static void tell(struct task *t, const struct object *x)
 	struct wire_object_info *i = &t->answer->info;
 
 	i->version = x->version;
+	i->inode = x->inode;
 	i->size = x->size;
 	i->mtime_ns = x->mtime_ns;
 	i->expires_ms = x->expires_ms;
@@ -214,15 +215,10 @@ static void give_open(struct objects *o, struct task *t, struct object *x, int f
 int start_bring(struct objects *o, struct object *x)
 {
 	struct object_job *job = job_new(OBJECT_BRING, x);
-	struct object_record *r;
 
 	if (!job)
 		return -ENOMEM;
-	r = &job->record;
-	*r = (struct object_record){ .context = x->context, .version = x->version,
-				     .mtime_ns = x->mtime_ns, .crc = job->crc };
-	object_record_cut(r, x->size);
-	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	fill_record(job, x, DISK_OBJECT_PUT);
 	object_coming(&o->table, x);
 	job_submit(o, job);
 	return 0;
@@ -272,6 +268,7 @@ static void tell_upload(struct task *t, const struct upload *u)
 	t->answer->info.size = end > 0 ? (uint64_t)end : 0;
 	t->answer->info.upload = u->id;
 	t->answer->info.mode = u->mode;
+	t->answer->info.inode = u->inode;
 	t->answer->info.flags = WIRE_OBJ_PENDING;
 }
 
@@ -353,17 +350,15 @@ void fill_record(struct object_job *job, const struct object *x, uint32_t type)
 {
 	struct object_record *r = &job->record;
 
-	*r = (struct object_record){
-		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
-		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
-		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
-		.name_bytes = x->name_bytes,
-	};
+	object_describe(x, r);
+	r->type = type;
 	memcpy(job->name, x->name, x->name_bytes);
-	if (type == DISK_OBJECT_REMOVE)
-		return;
-	object_record_cut(r, x->size);
 	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	r->name = job->name;
+	r->from = job->from;
+	r->crc = job->crc;
+	if (type == DISK_OBJECT_REMOVE)
+		r->chunks = r->shift = 0;
 }
 
 static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)

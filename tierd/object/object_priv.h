@@ -47,7 +47,7 @@ struct task {
 /* What is being written. */
 struct upload {
 	struct list link, named, numbered; /* of all, of its name's bucket, of its number's */
-	uint64_t id;
+	uint64_t id, inode;
 	struct object_who who; /* who made it */
 	struct object_account *account;
 	uint64_t context, epoch, ttl_ms;

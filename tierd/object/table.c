@@ -46,6 +46,7 @@ struct object *object_new(const struct object_record *r)
 	o->context = r->context;
 	o->epoch = r->epoch;
 	o->version = r->version;
+	o->inode = r->inode;
 	o->size = r->size;
 	o->mtime_ns = r->mtime_ns;
 	o->expires_ms = r->expires_ms;
@@ -60,6 +61,17 @@ struct object *object_new(const struct object_record *r)
 		memcpy(o->crc, r->crc, r->chunks * sizeof(uint32_t));
 	list_init(&o->link);
 	return o;
+}
+
+void object_describe(const struct object *o, struct object_record *r)
+{
+	*r = (struct object_record){
+		.type = DISK_OBJECT_PUT, .context = o->context, .epoch = o->epoch,
+		.version = o->version, .inode = o->inode, .size = o->size,
+		.mtime_ns = o->mtime_ns, .expires_ms = o->expires_ms, .mode = o->mode,
+		.priority = o->priority, .shift = o->shift, .chunks = o->chunks, .crc = o->crc,
+		.name = o->name, .name_bytes = o->name_bytes,
+	};
 }
 
 void object_free(struct object *o)

@@ -48,7 +48,7 @@ struct object {
 	uint64_t promised_ns; /* it stays in memory until then: somebody was told of it */
 	struct list link; /* RESIDENT: in the order of leaving; else in held or coming */
 	struct object_account *account;
-	uint64_t context, epoch, version, size, mtime_ns, expires_ms;
+	uint64_t context, epoch, version, inode, size, mtime_ns, expires_ms;
 	uint32_t mode, priority, shift, chunks;
 	uint32_t *crc;
 	uint32_t name_bytes;
@@ -77,6 +77,8 @@ uint64_t object_charge(uint64_t size);
 
 /* A version that nobody knows of yet. NULL: no memory. */
 struct object *object_new(const struct object_record *r);
+/* The record of type PUT that tells all of it; name and sums are the version's. */
+void object_describe(const struct object *o, struct object_record *r);
 /* Of a version that is neither named nor charged. */
 void object_free(struct object *o);
 

@@ -152,13 +152,14 @@ static uint32_t connection_uploads(const struct objects *o, const struct object_
 	return n;
 }
 
-static struct upload *upload_new(struct objects *o, const struct task *t)
+static struct upload *upload_new(struct objects *o, const struct task *t, const struct object *x)
 {
 	struct upload *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return NULL;
 	u->id = ++o->upload_id;
+	u->inode = x ? x->inode : u->id;
 	u->who = t->answer->who;
 	u->uid = t->uid;
 	u->account = t->account;
@@ -193,6 +194,7 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 	u->closing = false;
 	t->answer->fd = fd;
 	t->answer->info.upload = u->id;
+	t->answer->info.inode = u->inode;
 	t->answer->info.mode = u->mode;
 	task_end(o, t);
 }
@@ -242,20 +244,21 @@ void upload_filled(struct objects *o, struct task *t, const struct object_job *j
 	task_fail(o, t, job->res, "it could not be copied");
 }
 
-static void create_new(struct objects *o, struct task *t, const struct object *x)
+/* x: what has the name now; it begins with the bytes of that, or (copy = false) empty. */
+static void create_new(struct objects *o, struct task *t, const struct object *x, bool copy)
 {
 	struct upload *u = NULL;
 
 	if (o->upload_count < OBJECTS_UPLOADS_MAX &&
 	    connection_uploads(o, &t->answer->who) < OBJECTS_CONNECTION_UPLOADS_MAX)
-		u = upload_new(o, t);
+		u = upload_new(o, t, x);
 	if (!u || u->fd < 0) {
 		int rc = u ? u->fd : -EMFILE;
 
 		if (u)
 			upload_drop(o, u);
 		task_fail(o, t, rc, "too many objects are being written, or no descriptor is left");
-	} else if (x) {
+	} else if (copy) {
 		fill(o, t, u, x);
 	} else {
 		give_upload(o, t, u);
@@ -282,9 +285,9 @@ void upload_create(struct objects *o, struct task *t)
 	else if (t->flags & WIRE_OBJ_SHARED && u)
 		give_upload(o, t, u);
 	else if (!(t->flags & WIRE_OBJ_COPY) || !x)
-		create_new(o, t, NULL);
+		create_new(o, t, x, false);
 	else if (have_resident(o, t, x))
-		create_new(o, t, x);
+		create_new(o, t, x, true);
 }
 
 /* ---- commit, sync -------------------------------------------------------------------------- */
@@ -360,6 +363,7 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 		.context = t->context,
 		.epoch = u->epoch,
 		.version = ++o->version,
+		.inode = u->inode,
 		.mtime_ns = u->mtime_ns ? u->mtime_ns : o->wall_ms * NS_PER_MS,
 		.expires_ms = u->ttl_ms ? o->wall_ms + u->ttl_ms : 0,
 		.mode = u->mode,
