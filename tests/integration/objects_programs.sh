@@ -136,9 +136,10 @@ fi
 # Each writes in any order, reads that back, and again when the daemon was killed.
 if have fio; then
 	blocks() {
-		under fio --output="$dir/fio" --name="$1" --directory="$dir/there" --size=1M --bs=4k \
-			--rw=randwrite --ioengine="$1" --iodepth=8 --verify=crc32c --verify_fatal=1 \
-			--end_fsync=1 --randseed=7 "${@:2}" || fail "fio, $*: $(cat "$dir/fio")"
+		under fio --output="$dir/fio" --name="$1" --directory="$dir/there" --size=1M \
+			--bs=4k --rw=randwrite --ioengine="$1" --iodepth=8 --end_fsync=1 \
+			--verify=crc32c --verify_fatal=1 --randseed=7 "${@:2}" ||
+			fail "fio, $*: $(cat "$dir/fio")"
 	}
 	engines='psync libaio io_uring mmap'
 	for engine in $engines; do blocks $engine --do_verify=1; done
