@@ -379,11 +379,15 @@ static enum opened create(const struct shim_name_of *n, int flags, mode_t mode, 
 	umask(mask);
 	q.mode = mode & ~mask & 0777;
 	q.flags = create_flags(flags);
+	if (shim_is_temporary(n))
+		q.flags |= WIRE_OBJ_TEMPORARY | WIRE_OBJ_SHARED;
 	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
 	if (rc == -ENOTCONN || rc == -EINVAL || (rc == -ENOENT && !(flags & O_CREAT)))
 		return IS_REAL;
 	if (rc)
 		return failed(open_error(rc));
+	if (q.flags & WIRE_OBJ_TEMPORARY && flags & O_TRUNC && ftruncate(*fd, 0))
+		return failed(errno);
 	track(*fd, info.upload, q.context);
 	know(*fd, &q, &info);
 	set_flags(*fd, flags);

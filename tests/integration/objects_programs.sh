@@ -100,6 +100,11 @@ else
 	echo '# git: not run, it is not installed'
 fi
 
+profiled() {
+	"$BUILD/tier" run --profile "libtier/shim/profiles/$1" --socket "$dir/sock" \
+		--map "$dir/there=weights" -- "${@:2}"
+}
+
 have() {
 	command -v "$1" >/dev/null || { echo "# $1: not run, it is not installed"; return 1; }
 }
@@ -152,6 +157,28 @@ if have fio; then
 	done
 	echo "# fio verifies what $engines wrote, behind a kill of the daemon, too"
 fi
+
+# What real programs did with their files, under their profiles: the same comes of each call, what
+# is renamed when it is written is published by that, and nothing temporary is ever an object.
+mkdir "$dir/plain/c" "$dir/there/c"
+for list in "$here"/calls/*; do
+	profile=$(basename "$list")
+	mkdir "$dir/plain/c/$profile" "$dir/there/c/$profile"
+	python3 "$here/shim_calls.py" "$list" "$dir/plain/c/$profile" >"$dir/want.calls"
+	profiled "$profile" python3 "$here/shim_calls.py" "$list" "$dir/there/c/$profile" \
+		>"$dir/got.calls" || fail "calls of $profile"
+	diff "$dir/want.calls" "$dir/got.calls" || fail "calls of $profile"
+	[ -z "$(find "$dir/there/c" -type f)" ] || fail "$profile wrote real files"
+	# What was written without a rename is gone with its process.
+	while read -r pattern; do
+		name=${pattern//\*/x}
+		profiled "$profile" sh -c "echo half >'$dir/there/c/${name//\?/x}'"
+	done < <(sed -n 's/^temporary //p' "libtier/shim/profiles/$profile")
+	sleep 0.1
+	[ -z "$(under find "$dir/there/c" -maxdepth 1 -type f)" ] ||
+		fail "$profile leaves temporary files"
+	echo "# calls of $profile: $(wc -l <"$dir/want.calls") outcomes agree"
+done
 
 # Two writers of one database; what they were told is there, whoever is killed.
 for mode in delete wal; do

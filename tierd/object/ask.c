@@ -124,7 +124,6 @@ void objects_hint(struct objects *o, const struct object_ask *ask)
 	if (x->state == OBJECT_STORED && make_room(o, a, 0, object_charge(x->size)) == 0)
 		start_bring(o, x); /* if not, the open does it */
 	object_touch(&o->table, x);
-	x->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
 }
 
 static bool begins(const struct object *x, const char *prefix, uint32_t bytes)

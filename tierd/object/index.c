@@ -228,9 +228,7 @@ void index_hold(struct objects *o, const struct object_account *a,
 	for (uint32_t i = 0; i < m->count; i++) {
 		struct object *v = m->slot[i] < x->slots ? x->owner[m->slot[i]] : NULL;
 
-		if (!v || v->state != OBJECT_RESIDENT)
-			continue;
-		object_touch(&o->table, v);
-		v->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
+		if (v)
+			object_touch(&o->table, v);
 	}
 }

@@ -149,7 +149,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_
 			lacks = -EMFILE;
 		if (lacks == 0)
 			return 0;
-		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL, o->now_ns);
+		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
 		if (!x)
 			return lacks;
 		if (!memfile_is_ours(x->fd)) {
@@ -437,8 +437,21 @@ static void rename_upload(struct objects *o, struct task *t, struct upload *u)
 
 	if (other && other != u)
 		upload_unlink(o, other);
-	if (u)
-		upload_rename(o, u, t->other, t->other_bytes);
+	if (!u)
+		return;
+	u->flags &= ~WIRE_OBJ_TEMPORARY; /* not closed yet: its close is the commit, then */
+	upload_rename(o, u, t->other, t->other_bytes);
+}
+
+/* W9: the rename is the commit. */
+static void publish_parked(struct objects *o, struct task *t, struct upload *u)
+{
+	t->type = WIRE_OBJ_COMMIT;
+	t->object = NULL;
+	t->name_bytes = u->name_bytes;
+	memcpy(t->name, u->name, u->name_bytes);
+	t->upload = u;
+	upload_save(o, t);
 }
 
 static void step_rename(struct objects *o, struct task *t)
@@ -465,12 +478,15 @@ static void step_rename(struct objects *o, struct task *t)
 		return;
 	}
 	rename_upload(o, t, u);
-	if (x) {
+	if (x && !(u && u->parked)) {
 		start_log(o, t, x, DISK_OBJECT_MOVE);
 		return;
 	}
 	t->answer->done = true;
-	task_end(o, t);
+	if (u->parked)
+		publish_parked(o, t, u);
+	else
+		task_end(o, t);
 }
 
 static void set_upload(struct objects *o, struct task *t, struct upload *u)
@@ -531,9 +547,10 @@ static void step_upload(struct objects *o, struct task *t)
 			  "there is no such upload any more: there was no room, or another daemon");
 	} else if (u->busy) {
 		t->stage = TASK_BLOCKED;
-	} else if (u->unlinked || (commit && others)) {
-		/* Nobody wants it; or it is committed by whoever closes it last. */
-		u->closing = u->closing || commit;
+	} else if (u->unlinked || u->flags & WIRE_OBJ_TEMPORARY || (commit && others)) {
+		/* Nobody wants it, or not yet; or it is committed by whoever closes it last. */
+		u->parked = u->parked || (commit && u->flags & WIRE_OBJ_TEMPORARY);
+		u->closing = u->closing || (commit && !u->parked);
 		t->answer->info.flags = WIRE_OBJ_PENDING;
 		task_end(o, t);
 	} else {

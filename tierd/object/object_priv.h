@@ -57,6 +57,7 @@ struct upload {
 	uint64_t mtime_ns; /* 0 = when it is committed */
 	bool closing;  /* committed when nobody has it open any more */
 	bool closed;   /* somebody closed it, and others went on */
+	bool parked;   /* temporary, and closed: it waits for its rename */
 	bool unlinked; /* its name was removed or replaced: nobody will see it */
 	bool busy;     /* a task fills, saves or syncs it */
 	bool left;     /* the connection that made it has ended, and not said that it closed it */

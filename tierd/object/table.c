@@ -60,6 +60,7 @@ struct object *object_new(const struct object_record *r)
 	if (r->chunks)
 		memcpy(o->crc, r->crc, r->chunks * sizeof(uint32_t));
 	list_init(&o->link);
+	list_init(&o->own);
 	return o;
 }
 
@@ -285,6 +286,8 @@ struct object_account *object_account(struct object_table *t, uint64_t context)
 	if (!a)
 		return NULL;
 	a->context = context;
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
+		list_init(&a->leaving[i]);
 	a->quota[OBJECT_CXL] = a->quota[OBJECT_NVME] = UINT64_MAX;
 	a->next = *head;
 	*head = a;
@@ -350,7 +353,7 @@ void object_came(struct object_table *t, struct object *o, int fd)
 	o->state = OBJECT_RESIDENT;
 	o->fd = fd;
 	t->resident++;
-	list_push_back(&t->leaving[o->priority], &o->link);
+	object_touch(t, o);
 }
 
 void object_touch(struct object_table *t, struct object *o)
@@ -358,16 +361,19 @@ void object_touch(struct object_table *t, struct object *o)
 	if (o->state != OBJECT_RESIDENT)
 		return;
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_back(&t->leaving[o->priority], &o->link);
+	list_push_back(&o->account->leaving[o->priority], &o->own);
 }
 
 void object_leave_next(struct object_table *t, struct object *o)
 {
 	if (o->state != OBJECT_RESIDENT)
 		return;
-	o->promised_ns = 0;
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_front(&t->leaving[o->priority], &o->link);
+	list_push_front(&o->account->leaving[o->priority], &o->own);
 }
 
 int object_drop(struct object_table *t, struct object *o)
@@ -376,6 +382,7 @@ int object_drop(struct object_table *t, struct object *o)
 
 	assert(o->state == OBJECT_RESIDENT || o->state == OBJECT_HELD);
 	list_remove(&o->link);
+	list_remove(&o->own);
 	object_give(t, o->account, OBJECT_CXL, object_charge(o->size));
 	if (o->state == OBJECT_HELD)
 		o->account->held -= object_charge(o->size);
@@ -389,21 +396,21 @@ void object_hold(struct object_table *t, struct object *o)
 {
 	assert(o->state == OBJECT_RESIDENT && !o->named);
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_back(&t->held, &o->link);
 	o->state = OBJECT_HELD;
 	o->account->held += object_charge(o->size);
 }
 
-struct object *object_victim(const struct object_table *t, const struct object_account *a,
-			     uint64_t now_ns)
+struct object *object_victim(const struct object_table *t, const struct object_account *a)
 {
-	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
-		list_each(at, &t->leaving[i]) {
-			struct object *o = list_entry(at, struct object, link);
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++) {
+		struct list *first = list_first(a ? &a->leaving[i] : &t->leaving[i]);
 
-			if ((!a || o->account == a) && o->promised_ns <= now_ns)
-				return o;
-		}
+		if (first)
+			return a ? list_entry(first, struct object, own) :
+				   list_entry(first, struct object, link);
+	}
 	return NULL;
 }
 

@@ -36,6 +36,7 @@ struct object_account {
 	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
 	uint64_t objects;
 	uint64_t epoch; /* the latest that was asked with: versions of another are void */
+	struct list leaving[OBJECT_PRIORITIES];
 };
 
 /* One version. */
@@ -45,8 +46,8 @@ struct object {
 	bool named;
 	enum object_state state;
 	int fd; /* RESIDENT, HELD: its memory; -1 */
-	uint64_t promised_ns; /* it stays in memory until then: somebody was told of it */
 	struct list link; /* RESIDENT: in the order of leaving; else in held or coming */
+	struct list own;  /* RESIDENT: the same among its account's */
 	struct object_account *account;
 	uint64_t context, epoch, version, inode, size, mtime_ns, expires_ms;
 	uint32_t mode, priority, shift, chunks;
@@ -135,9 +136,8 @@ void object_leave_next(struct object_table *t, struct object *o);
 int object_drop(struct object_table *t, struct object *o);
 /* RESIDENT, and no name has it any more -> HELD. */
 void object_hold(struct object_table *t, struct object *o);
-/* Who leaves first; only of this account, if one is given. NULL: nobody can now. */
-struct object *object_victim(const struct object_table *t, const struct object_account *a,
-			     uint64_t now_ns);
+/* Who leaves first; only of this account, if one is given. NULL: nobody is there. */
+struct object *object_victim(const struct object_table *t, const struct object_account *a);
 
 /*
  * Recount everything from the versions, if there are not too many for one event (I17), and from the

@@ -191,7 +191,7 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 		return;
 	}
 	u->closed = u->closed || u->closing;
-	u->closing = false;
+	u->closing = u->parked = false;
 	t->answer->fd = fd;
 	t->answer->info.upload = u->id;
 	t->answer->info.inode = u->inode;
