@@ -16,38 +16,16 @@ static bool context_known(const struct objects *o, uint64_t context)
 	return false;
 }
 
-static void forget(struct objects *o, struct object *x)
-{
-	if (!x)
-		return;
-	if (x->named)
-		object_leave(&o->table, x);
-	object_free(x);
-}
-
 /* One record, in order. Versions whose context is gone are nobody's: their files are swept. */
 static int take(void *arg, const struct object_record *r)
 {
 	struct objects *o = arg;
-	struct object_account *a;
-	struct object *x;
 
 	if (r->version > o->version)
 		o->version = r->version;
 	if (r->type == DISK_OBJECT_HEADER || !context_known(o, r->context))
 		return 0;
-	if (r->type == DISK_OBJECT_MOVE)
-		forget(o, object_find(&o->table, r->context, r->from, r->from_bytes));
-	if (r->type == DISK_OBJECT_REMOVE) {
-		forget(o, object_find(&o->table, r->context, r->name, r->name_bytes));
-		return 0;
-	}
-	a = object_account(&o->table, r->context);
-	x = a ? object_new(r) : NULL;
-	if (!x)
-		return -ENOMEM;
-	forget(o, object_enter(&o->table, a, x));
-	return 0;
+	return object_replay(&o->table, r);
 }
 
 /* Every version, in the order of contexts and names. */
@@ -64,37 +42,17 @@ static bool each(void *arg, struct object_place *place, struct object_record *r)
 
 /* ---- the folder's files -------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int gather_live(struct objects *o)
-{
-	struct object_record r;
-	struct object_place place = { 0 };
-
-	o->live = calloc(o->table.objects + 1, sizeof(*o->live));
-	if (!o->live)
-		return -ENOMEM;
-	while (each(o, &place, &r))
-		o->live[o->live_count++] = r.version;
-	qsort(o->live, o->live_count, sizeof(*o->live), by_number);
-	return 0;
-}
-
 /* Versions are looked for once the last record was taken. */
 static bool live(void *arg, uint64_t version)
 {
 	struct objects *o = arg;
 
-	if (!o->live && gather_live(o))
-		return true; /* no memory to tell: it stays */
+	if (!o->live)
+		o->live = object_versions(&o->table);
 	if (version > o->version)
 		o->version = version;
-	return bsearch(&version, o->live, o->live_count, sizeof(version), by_number) != NULL;
+	/* Without memory to tell it stays. */
+	return !o->live || object_version_in(o->live, o->table.objects, version);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -137,6 +137,12 @@ static bool fits_ever(const struct objects *o, const struct object_account *a, u
 
 int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants)
 {
+	return make_room_of(o, a, has, wants, UINT64_MAX);
+}
+
+int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
+		 uint64_t promised_ns)
+{
 	if (wants <= has)
 		return 0;
 	if (!fits_ever(o, a, wants))
@@ -150,7 +156,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_
 		if (lacks == 0)
 			return 0;
 		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
-		if (!x)
+		if (!x || x->promised_ns > promised_ns)
 			return lacks;
 		if (!memfile_is_ours(x->fd)) {
 			object_touch(&o->table, x);

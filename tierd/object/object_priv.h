@@ -98,7 +98,6 @@ struct objects {
 	uint32_t gone_count;
 	struct objects_stats stats;
 	uint64_t *live; /* versions, sorted, while the folder is swept */
-	size_t live_count;
 };
 
 static inline bool lapsed(const struct objects *o, const struct object *x)
@@ -117,6 +116,9 @@ void job_submit(struct objects *o, struct object_job *job);
  * evicts. Errors: -EFBIG there can never be so much for one, -EDQUOT, -ENOSPC, -EMFILE.
  */
 int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants);
+/* The same of a hint, which gives up at one that was hinted lately: they do not undo each other. */
+int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
+		 uint64_t promised_ns);
 void task_fail(struct objects *o, struct task *t, int error, const char *why);
 struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);

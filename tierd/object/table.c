@@ -241,6 +241,61 @@ void object_leave(struct object_table *t, struct object *o)
 	t->objects--;
 }
 
+/* ---- what a catalog says ------------------------------------------------------------------- */
+
+static void forget(struct object_table *t, struct object *o)
+{
+	if (!o)
+		return;
+	if (o->named)
+		object_leave(t, o);
+	object_free(o);
+}
+
+int object_replay(struct object_table *t, const struct object_record *r)
+{
+	struct object_account *a;
+	struct object *o;
+
+	if (r->type == DISK_OBJECT_MOVE)
+		forget(t, object_find(t, r->context, r->from, r->from_bytes));
+	if (r->type == DISK_OBJECT_REMOVE) {
+		forget(t, object_find(t, r->context, r->name, r->name_bytes));
+		return 0;
+	}
+	a = object_account(t, r->context);
+	o = a ? object_new(r) : NULL;
+	if (!o)
+		return -ENOMEM;
+	forget(t, object_enter(t, a, o));
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+uint64_t *object_versions(const struct object_table *t)
+{
+	uint64_t *versions = calloc(t->objects + 1, sizeof(*versions)), count = 0;
+	struct object_place place = { 0 };
+
+	if (!versions)
+		return NULL;
+	for (const struct object *o; (o = object_walk(t, &place));)
+		versions[count++] = o->version;
+	qsort(versions, count, sizeof(*versions), by_number);
+	return versions;
+}
+
+bool object_version_in(const uint64_t *versions, uint64_t count, uint64_t version)
+{
+	return bsearch(&version, versions, count, sizeof(version), by_number) != NULL;
+}
+
 void object_table_close(struct object_table *t)
 {
 	struct object *o = t->root, *next;
@@ -370,6 +425,7 @@ void object_leave_next(struct object_table *t, struct object *o)
 {
 	if (o->state != OBJECT_RESIDENT)
 		return;
+	o->promised_ns = 0;
 	list_remove(&o->link);
 	list_remove(&o->own);
 	list_push_front(&t->leaving[o->priority], &o->link);
