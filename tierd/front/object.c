@@ -134,8 +134,9 @@ void object_ask(struct front *f, struct turn *t, struct connection *s)
 		return;
 	}
 	s->asking = true;
-	watch_socket(f, s, 0);
-	front_objects(f, t);
+	front_objects(f, t); /* most have their answer already */
+	if (s->asking)
+		watch_socket(f, s, 0);
 }
 
 /* These have no answer: what is wrong in them is passed over. */
