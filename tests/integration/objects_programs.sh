@@ -149,6 +149,11 @@ if have fio; then
 	}
 	engines='psync libaio io_uring mmap'
 	for engine in $engines; do blocks $engine --do_verify=1; done
+	# By mmap it closes what it has mapped still: that is kept when it has ended.
+	for _ in $(seq 600); do
+		ctl --json status | grep -q '"uploads": [^0]' || break
+		sleep 0.05
+	done
 	kill -9 "$daemon"
 	wait "$daemon" 2>/dev/null || true
 	start
