@@ -22,6 +22,8 @@ INSTALL_LIST := \
 	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
 	755:$P/tier:$(BINDIR)/tier \
 	755:$P/libtier-preload.so:$(PREFIX)/lib/tier/libtier-preload.so \
+	$(foreach p,$(notdir $(wildcard libtier/shim/profiles/*)),\
+		644:libtier/shim/profiles/$p:$(PREFIX)/share/tier/profiles/$p) \
 	755:$P/libtier_llama.so.$(SOMAJOR):$(LIBDIR)/libtier_llama.so.$(VERSION) \
 	644:libtier/connect/llama/tier_llama.h:$(INCLUDEDIR)/tier_llama.h \
 	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \

@@ -78,7 +78,8 @@ $$(O)/$1/tierd: $$(call objects,$1,$$(SRC_tierd)) $$(daemon_libs_$1)
 	$$(link_$1) $$(LIBS_tierd)
 $$(O)/$1/tierd-net: $$(call objects,$1,$$(SRC_net)) $$(O)/$1/libtier.a
 	$$(link_$1) $$(LIBS_net)
-$$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libcore.a
+$$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libdaemon.a \
+                   $$(O)/$1/libcore.a
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench) tierd/net/conn.c) $$(bench_libs_$1)
 	$$(link_$1) $$(LIBS_tierd) $$(SSL_LIBS) -lm

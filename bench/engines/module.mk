@@ -14,6 +14,7 @@ engines: all-plain ##  real engines get from tier what they would compute (FULL=
 	@$(if $(FULL),$(call engines_with,full) bench/engines/manual || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) bench/engines/nixl || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) tests/upstream/run || [ $$? -eq 77 ])
+	@$(if $(FULL),O=$(O) BUILD=$(O)/plain tests/upstream/shim || [ $$? -eq 77 ])
 engines-demo: all-plain ##  ask a small model twice: the second answer comes sooner, and why
 	@$(call engines_with,light) bench/engines/demo || [ $$? -eq 77 ]
 

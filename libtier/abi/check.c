@@ -109,6 +109,7 @@ SIZE(abi_names, 4096);
 SIZE(disk_object, 144);
 AT(disk_object, store_id, 24);
 AT(disk_object, mode, 88);
+AT(disk_object, inode, 112);
 _Static_assert(sizeof(struct disk_object) + 2 * ABI_OBJECT_NAME_BYTES +
 		       4 * DISK_OBJECT_CHUNKS_MAX <= DISK_OBJECT_RECORD_MAX, "records fit");
 SIZE(net_header, 16);

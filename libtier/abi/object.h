@@ -30,6 +30,8 @@
  * W8  A shared upload is its user's: whoever of the uid knows its number may commit and sync it. It
  *     ends when nobody has it open. Without a COMMIT before it is dropped then: what was synced
  *     last stays.
+ * W9  A temporary upload is published by the RENAME that takes it to its last name, which is
+ *     answered when it is durable; one that is never renamed goes with its process.
  *
  * The index of names is memory of a context that the daemon alone writes: a header of a page, then
  * slots, a power of two of them, probed one behind the other from the name's key on.
@@ -42,8 +44,8 @@
  *     small, the epoch was raised, the context removed): who reads asks, and asks for the next one.
  *     What a look-up found counts if the index is READY behind it, too.
  * N4  A slot that says ASK is of a name that somebody writes: the daemon is asked.
- * N5  Whoever was told by the index that a name is there holds it: HOLD names the slots, and their
- *     versions stay in memory for ABI_NAMES_HOLD_NS, if they are there.
+ * N5  What look-ups found counts as used: HOLD names the slots, and their versions leave memory
+ *     last, as if they were opened. What has left by the open all the same is brought.
  *
  * The catalog is a file of records, each padded to DISK_OBJECT_ALIGN, appended in the order of
  * their lsn. The first one is of type HEADER. A version's bytes lie in a plain file of its own,
@@ -63,6 +65,8 @@
  *     context uid, version, number of the chunk, 8 bytes LE each).
  * O6  MOVE gives the version that it describes the new name, and takes the old one off it.
  * O7  A PUT of a version that the name has already changes what stat tells of it.
+ * O9  Versions of a name have one inode, and a rename takes it along, as in a directory: it goes
+ *     with the name's removal or replacement alone. It is the number of the upload that began it.
  */
 #ifndef TIER_ABI_OBJECT_H
 #define TIER_ABI_OBJECT_H
@@ -99,7 +103,9 @@
 #define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
 #define WIRE_OBJ_LAST 256u    /* HINT */
 #define WIRE_OBJ_LAZY 512u /* REMOVE, RENAME, SET: O8 */
-#define WIRE_OBJ_FLAGS 1023u
+/* CREATE: a shared upload of a temporary name; COMMIT and SYNC of it keep nothing (W9) */
+#define WIRE_OBJ_TEMPORARY 1024u
+#define WIRE_OBJ_FLAGS 2047u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];
@@ -130,7 +136,8 @@ struct wire_object_info {
 	uint32_t flags;
 	uint32_t priority;
 	uint32_t reserved0;
-	uint8_t reserved[40];
+	uint64_t inode; /* O9 */
+	uint8_t reserved[32];
 }; /* 112 bytes */
 
 struct wire_object_names {
@@ -160,7 +167,6 @@ struct wire_object_hold {
 
 #define ABI_NAMES_MAGIC 0x3153454d414e5254ull /* "TRNAMES1" */
 #define ABI_NAMES_SLOTS_MAX (1u << 21)
-#define ABI_NAMES_HOLD_NS 5000000000ull
 #define ABI_NAMES_FILLING 0u
 #define ABI_NAMES_READY 1u
 #define ABI_NAMES_GONE 2u
@@ -169,7 +175,7 @@ struct wire_object_hold {
 struct abi_names_slot {
 	uint64_t sequence; /* N1 */
 	uint64_t key[2];
-	uint64_t version;
+	uint64_t inode; /* O9 */
 	uint64_t size;
 	uint64_t mtime_ns;
 	uint64_t expires_ms; /* since 1970; 0 = never */
@@ -217,7 +223,9 @@ struct disk_object {
 	uint32_t chunks; /* entries of the crc table */
 	uint16_t name_bytes;
 	uint16_t from_bytes; /* MOVE: the name that it had */
-	uint8_t reserved[36];
+	uint32_t reserved0;
+	uint64_t inode; /* O9; 0: the version */
+	uint8_t reserved[24];
 	/* name, former name, zeros up to a multiple of 4, uint32_t crc[chunks], zeros */
 }; /* 144 bytes */
 

@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "libtier/shim/shim.h"
@@ -23,6 +25,32 @@
 	} while (0)
 
 /* ---- open ---------------------------------------------------------------------------------- */
+
+/* As the C library's, which opens inside itself: six letters before the suffix, none taken yet. */
+static int make_temporary(char *path, int suffix, int flags)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789__";
+	char *at = path + strlen(path) - (size_t)suffix - 6;
+	uint8_t random[6];
+	int fd = SHIM_FAILED;
+
+	if (suffix < 0 || strlen(path) < (size_t)suffix + 6 || memcmp(at, "XXXXXX", 6)) {
+		errno = EINVAL;
+		return SHIM_FAILED;
+	}
+	for (int tries = 0; tries < 100; tries++) {
+		if (getrandom(random, sizeof(random), 0) != sizeof(random))
+			break;
+		for (size_t i = 0; i < sizeof(random); i++)
+			at[i] = letters[random[i] % 64];
+		fd = shim_open(SHIM_open, AT_FDCWD, path,
+			       (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL, 0600);
+		if (fd >= 0 || errno != EEXIST)
+			break;
+	}
+	return fd;
+}
 
 #define OPEN(name)                                                                        \
 	EXPORT int name(const char *path, int flags, ...)                                 \
@@ -71,6 +99,21 @@ OPENAT_2(__openat64_2, openat64)
 	}
 CREAT(creat, open)
 CREAT(creat64, open64)
+
+#define MKSTEMP(name, more, suffix, flags)                                                \
+	EXPORT int name more;                                                             \
+	EXPORT int name more                                                              \
+	{                                                                                 \
+		return make_temporary(path, suffix, flags);                               \
+	}
+MKSTEMP(mkstemp, (char *path), 0, 0)
+MKSTEMP(mkstemp64, (char *path), 0, 0)
+MKSTEMP(mkostemp, (char *path, int flags), 0, flags)
+MKSTEMP(mkostemp64, (char *path, int flags), 0, flags)
+MKSTEMP(mkstemps, (char *path, int suffix), suffix, 0)
+MKSTEMP(mkstemps64, (char *path, int suffix), suffix, 0)
+MKSTEMP(mkostemps, (char *path, int suffix, int flags), suffix, flags)
+MKSTEMP(mkostemps64, (char *path, int suffix, int flags), suffix, flags)
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {

@@ -59,6 +59,14 @@ EXPORT int chmod(const char *path, mode_t mode)
 	return OR_REAL(rc, REAL(chmod, int (*)(const char *, mode_t))(path, mode));
 }
 
+EXPORT int lchmod(const char *path, mode_t mode)
+{
+	const struct shim_set set = to_mode(mode);
+	int rc = shim_set(AT_FDCWD, path, &set);
+
+	return OR_REAL(rc, REAL(lchmod, int (*)(const char *, mode_t))(path, mode));
+}
+
 EXPORT int fchmodat(int at, const char *path, mode_t mode, int flags)
 {
 	const struct shim_set set = to_mode(mode);
@@ -105,6 +113,15 @@ EXPORT int utimes(const char *path, const struct timeval times[2])
 	int rc = shim_set(AT_FDCWD, path, &set);
 
 	return OR_REAL(rc, REAL(utimes, int (*)(const char *, const struct timeval *))
+				   (path, times));
+}
+
+EXPORT int lutimes(const char *path, const struct timeval times[2])
+{
+	const struct shim_set set = to_timevals(times);
+	int rc = shim_set(AT_FDCWD, path, &set);
+
+	return OR_REAL(rc, REAL(lutimes, int (*)(const char *, const struct timeval *))
 				   (path, times));
 }
 

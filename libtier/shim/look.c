@@ -162,7 +162,7 @@ int shim_look(const struct shim_name_of *n, struct wire_object_info *info)
 		return SHIM_REAL;
 	if (rc == 0) {
 		*info = (struct wire_object_info){
-			.version = s.version, .size = s.size, .mtime_ns = s.mtime_ns,
+			.inode = s.inode, .size = s.size, .mtime_ns = s.mtime_ns,
 			.expires_ms = s.expires_ms, .mode = s.word & 0777,
 		};
 		return 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which paths are objects, and the C library's own functions. TIER_MAP is PATH=CONTEXT, several
- * with newlines between them; tier run sets it.
+ * Which paths are objects, and the C library's own functions. TIER_MAP is PATH=CONTEXT,
+ * TIER_TEMPORARY a pattern of names, several with newlines between them; tier run sets them.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static struct {
 		char context[ABI_NAME_BYTES];
 	} map[SHIM_MAPS_MAX];
 	char text[SHIM_MAPS_MAX * 1024];
+	char temporary[1024]; /* patterns, each with its NUL; "" behind the last */
 } shim;
 
 static __thread int inside __attribute__((tls_model("initial-exec")));
@@ -62,6 +64,17 @@ static void take_map(char *text)
 	shim.maps++;
 }
 
+static void read_temporary(void)
+{
+	const char *patterns = getenv("TIER_TEMPORARY");
+
+	if (!patterns || strlen(patterns) + 2 > sizeof(shim.temporary))
+		return;
+	memcpy(shim.temporary, patterns, strlen(patterns) + 1);
+	for (char *at = shim.temporary; (at = strchr(at, '\n'));)
+		*at++ = '\0';
+}
+
 /* Read once, before the program has threads or by all of them alike. */
 static void __attribute__((constructor)) read_maps(void)
 {
@@ -79,7 +92,18 @@ static void __attribute__((constructor)) read_maps(void)
 		take_map(at);
 		at = next;
 	}
+	read_temporary();
 	atomic_store_release_u32(&shim.ready, 1);
+}
+
+bool shim_is_temporary(const struct shim_name_of *n)
+{
+	const char *slash = strrchr(n->name, '/');
+
+	for (const char *at = shim.temporary; *at; at += strlen(at) + 1)
+		if (fnmatch(at, slash ? slash + 1 : n->name, 0) == 0)
+			return true;
+	return false;
 }
 
 bool shim_passes(void)

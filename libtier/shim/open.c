@@ -18,7 +18,6 @@
 #define UPLOADS_MAX 512u
 #define KNOWN_MAX 1024u
 #define DEVICE 0x74696572u /* st_dev of objects: "tier" */
-#define PENDING_INODE (1ull << 62)
 
 static struct {
 	pthread_mutex_t lock;
@@ -30,13 +29,15 @@ static struct {
 		uint64_t id;
 		char context[ABI_NAME_BYTES];
 	} upload[UPLOADS_MAX];
-	/* Inodes of what was opened last, and what stat tells of their names. */
+	/* What was opened last: its inode, what stat tells of its name, and that. */
 	uint32_t next;
-	struct {
+	struct known {
 		dev_t device;
 		ino_t inode;
-		uint64_t version;
+		uint64_t told;
 		uint32_t mode;
+		char context[ABI_NAME_BYTES];
+		char name[ABI_OBJECT_NAME_BYTES];
 	} known[KNOWN_MAX];
 	uint64_t device; /* atomic: of all these inodes */
 } files = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -73,7 +74,7 @@ void shim_fill_stat(struct stat *st, const struct wire_object_info *info)
 {
 	memset(st, 0, sizeof(*st));
 	st->st_dev = DEVICE;
-	st->st_ino = info->version ? info->version : PENDING_INODE | info->upload;
+	st->st_ino = info->inode;
 	st->st_mode = S_IFREG | info->mode;
 	st->st_nlink = 1;
 	st->st_uid = geteuid();
@@ -86,43 +87,75 @@ void shim_fill_stat(struct stat *st, const struct wire_object_info *info)
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-static void know(int fd, const struct wire_object_info *info, uint64_t version)
+static void know(int fd, const struct wire_object *q, const struct wire_object_info *info)
 {
 	struct stat st;
 
 	shim_enter();
 	if (fstat(fd, &st) == 0) {
+		struct known *k;
+
 		lock_files();
-		files.known[files.next % KNOWN_MAX].device = st.st_dev;
-		files.known[files.next % KNOWN_MAX].inode = st.st_ino;
-		files.known[files.next % KNOWN_MAX].version = version;
-		files.known[files.next % KNOWN_MAX].mode = info->mode;
-		files.next++;
+		k = &files.known[files.next++ % KNOWN_MAX];
+		*k = (struct known){ st.st_dev, st.st_ino, info->inode, info->mode, "", "" };
+		memcpy(k->context, q->context, sizeof(k->context));
+		memcpy(k->name, q->name, sizeof(k->name));
 		unlock_files();
 		atomic_store_release_u64(&files.device, st.st_dev);
 	}
 	shim_leave();
 }
 
+/* Under the lock: what was opened last as this inode, or NULL. */
+static struct known *find_known(const struct stat *st)
+{
+	for (uint32_t i = 1; i <= KNOWN_MAX && i <= files.next; i++) {
+		struct known *k = &files.known[(files.next - i) % KNOWN_MAX];
+
+		if (k->inode == st->st_ino && k->device == st->st_dev)
+			return k;
+	}
+	return NULL;
+}
+
 void shim_fix_stat(struct stat *st)
 {
+	const struct known *k;
+
 	if (!S_ISREG(st->st_mode) || st->st_dev != atomic_load_acquire_u64(&files.device))
 		return;
 	lock_files();
-	for (uint32_t i = 1; i <= KNOWN_MAX && i <= files.next; i++) {
-		uint32_t k = (files.next - i) % KNOWN_MAX;
-
-		if (files.known[k].inode != st->st_ino || files.known[k].device != st->st_dev)
-			continue;
+	k = find_known(st);
+	if (k) {
 		st->st_dev = DEVICE;
-		st->st_ino = files.known[k].version;
-		st->st_mode = S_IFREG | files.known[k].mode;
+		st->st_ino = k->told;
+		st->st_mode = S_IFREG | k->mode;
 		st->st_nlink = 1;
 		st->st_uid = geteuid();
 		st->st_gid = getegid();
-		break;
 	}
 	unlock_files();
+}
+
+/* The question about the name by which a descriptor was opened; NULL: it is of no object. */
+static struct known *question_of(int fd, struct wire_object *q)
+{
+	struct known *k = NULL;
+	struct stat st;
+
+	memset(q, 0, sizeof(*q));
+	shim_enter();
+	if (atomic_load_acquire_u64(&files.device) && fstat(fd, &st) == 0) {
+		lock_files();
+		k = find_known(&st);
+		if (k) {
+			memcpy(q->context, k->context, sizeof(q->context));
+			memcpy(q->name, k->name, sizeof(q->name));
+		}
+		unlock_files();
+	}
+	shim_leave();
+	return k;
 }
 
 /* ---- uploads ------------------------------------------------------------------------------- */
@@ -293,7 +326,7 @@ static enum opened open_read(const struct shim_name_of *n, int flags, int *fd)
 		return IS_REAL;
 	if (rc)
 		return failed(open_error(rc));
-	know(*fd, &info, info.upload ? PENDING_INODE | info.upload : info.version);
+	know(*fd, &q, &info);
 	set_flags(*fd, flags);
 	return IS_OURS;
 }
@@ -346,13 +379,17 @@ static enum opened create(const struct shim_name_of *n, int flags, mode_t mode, 
 	umask(mask);
 	q.mode = mode & ~mask & 0777;
 	q.flags = create_flags(flags);
+	if (shim_is_temporary(n))
+		q.flags |= WIRE_OBJ_TEMPORARY | WIRE_OBJ_SHARED;
 	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
 	if (rc == -ENOTCONN || rc == -EINVAL || (rc == -ENOENT && !(flags & O_CREAT)))
 		return IS_REAL;
 	if (rc)
 		return failed(open_error(rc));
+	if (q.flags & WIRE_OBJ_TEMPORARY && flags & O_TRUNC && ftruncate(*fd, 0))
+		return failed(errno);
 	track(*fd, info.upload, q.context);
-	know(*fd, &info, PENDING_INODE | info.upload);
+	know(*fd, &q, &info);
 	set_flags(*fd, flags);
 	return IS_OURS;
 }
@@ -372,8 +409,12 @@ static enum opened open_ours(int at, const char *path, int flags, mode_t mode, i
 {
 	struct shim_name_of n;
 
-	if (shim_passes() || flags & (O_PATH | O_DIRECTORY) || !shim_resolve(at, path, &n))
+	if (shim_passes() || !shim_resolve(at, path, &n))
 		return IS_REAL;
+	if (flags & O_DIRECTORY) /* cp asks so what there is */
+		return is_object(&n) ? failed(ENOTDIR) : IS_REAL;
+	if (flags & O_PATH)
+		return open_read(&n, flags, fd);
 	if ((flags & O_ACCMODE) == O_RDONLY && !(flags & (O_CREAT | O_TRUNC)))
 		return open_read(&n, flags, fd);
 	return open_write(&n, flags, mode, fd);
@@ -520,17 +561,24 @@ int shim_set_fd(int fd, const struct shim_set *set)
 {
 	struct shim_upload u;
 	struct wire_object q;
+	struct known *k;
 
-	if (shim_passes() || !tracked(fd, &u))
+	k = shim_passes() ? NULL : question_of(fd, &q);
+	if (!k)
 		return SHIM_REAL;
-	memset(&q, 0, sizeof(q));
+	if (tracked(fd, &u)) {
+		memset(q.name, 0, sizeof(q.name));
+		q.upload = u.id;
+	}
 	q.header.type = WIRE_OBJ_SET;
-	memcpy(q.context, u.context, sizeof(q.context));
-	q.upload = u.id;
 	q.flags = set->flags;
 	q.mode = set->mode & 0777;
 	q.mtime_ns = set->mtime_ns;
-	return shim_ask(&q, WIRE_DONE, NULL, NULL) ? -EIO : 0;
+	if (shim_ask(&q, WIRE_DONE, NULL, NULL))
+		return -EIO;
+	if (set->flags & WIRE_OBJ_MODE)
+		k->mode = q.mode;
+	return 0;
 }
 
 int shim_copied(int from, int to)

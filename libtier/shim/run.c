@@ -23,10 +23,12 @@
 #define LIBRARY "libtier-preload.so"
 #define MAP_BYTES 8192u
 #define USAGE 125 /* as env(1): errors of our own */
+#define PROFILES "PREFIX/share/tier/profiles"
 
 struct run {
 	const char *socket;
 	char map[MAP_BYTES]; /* TIER_MAP, as libtier-preload.so reads it */
+	char temporary[1024]; /* TIER_TEMPORARY: of the profiles */
 	char library[PATH_MAX];
 };
 
@@ -37,6 +39,8 @@ static int usage(FILE *to, int status)
 	      "  Runs COMMAND so that files below PATH are objects of CONTEXT, which is made if\n"
 	      "  it is not there. Where the daemon is away they are files of the directory.\n\n"
 	      "  -m, --map PATH=CONTEXT  up to 8 of them\n"
+	      "  -p, --profile NAME      of the program: which names it writes, then renames; a\n"
+	      "                          file, or one of " PROFILES "\n"
 	      "  -s, --socket PATH       the daemon's socket (default $TIER_SOCKET,\n"
 	      "                          $XDG_RUNTIME_DIR/tier.sock, /run/tier/tier.sock)\n"
 	      "  -h, --help              this text; man tier tells more\n"
@@ -69,26 +73,48 @@ static int take_map(struct run *r, const char *text)
 	return 0;
 }
 
-/* Beside us, as it is built; where it is installed; else the loader knows the place. */
-static int find_library(struct run *r)
+/* A file that belongs to us: where we were built, or where it is installed. */
+static bool find_ours(const char *built, const char *installed, const char *name,
+		      char path[PATH_MAX])
 {
-	static const char *const places[] = { "", "/../lib/tier" };
-	char self[PATH_MAX], folder[PATH_MAX];
+	const char *const places[] = { built, installed };
+	char self[PATH_MAX], *folder;
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	if (n <= 0)
-		return wrong("/proc is not there", "");
-	self[n] = '\0';
-	snprintf(folder, sizeof(folder), "%s", dirname(self));
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		size_t bytes = (size_t)snprintf(r->library, sizeof(r->library), "%s%s/" LIBRARY,
-						folder, places[i]);
+	self[n > 0 ? n : 0] = '\0';
+	folder = dirname(self);
+	for (size_t i = 0; i < 2; i++)
+		if (snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], name) < PATH_MAX &&
+		    access(path, R_OK) == 0)
+			return true;
+	return false;
+}
 
-		if (bytes < sizeof(r->library) && access(r->library, R_OK) == 0)
-			return 0;
+/* Its lines "temporary PATTERN" are appended to the patterns. */
+static int take_profile(struct run *r, const char *name)
+{
+	char path[PATH_MAX], line[256], *pattern = r->temporary;
+	bool found = access(name, R_OK) == 0;
+	FILE *f;
+
+	if (!found && !find_ours("/../../libtier/shim/profiles", "/../share/tier/profiles", name,
+				 path))
+		return wrong("no such profile: ", name);
+	f = fopen(found ? name : path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t used = strlen(pattern);
+
+		line[strcspn(line, "\n")] = '\0';
+		if (line[0] == '#' || !line[0])
+			continue;
+		if (strncmp(line, "temporary ", 10) || used + strlen(line) >= sizeof(r->temporary))
+			return wrong("a profile has lines \"temporary PATTERN\", not ", line);
+		snprintf(pattern + used, sizeof(r->temporary) - used, "%s%s", used ? "\n" : "",
+			 line + 10);
 	}
-	memcpy(r->library, LIBRARY, sizeof(LIBRARY));
-	return 0;
+	if (f)
+		fclose(f);
+	return f ? 0 : wrong("it cannot be read: ", name);
 }
 
 /* Make the contexts. Without a daemon everything is as it would be without us, and is said so. */
@@ -165,6 +191,7 @@ static int run(const struct run *r, char **command)
 	snprintf(preload, sizeof(preload), "%s%s%s", r->library, before && *before ? ":" : "",
 		 before ? before : "");
 	if (setenv("LD_PRELOAD", preload, 1) || setenv("TIER_MAP", r->map, 1) ||
+	    (r->temporary[0] && setenv("TIER_TEMPORARY", r->temporary, 1)) ||
 	    (r->socket && setenv("TIER_SOCKET", r->socket, 1)))
 		return wrong("out of memory", "");
 	execvp(command[0], command);
@@ -189,7 +216,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "map", 1, NULL, 'm' },    { "socket", 1, NULL, 's' }, { "help", 0, NULL, 'h' },
-		{ "version", 0, NULL, 'V' }, { 0 },
+		{ "version", 0, NULL, 'V' }, { "profile", 1, NULL, 'p' }, { 0 },
 	};
 	char path[PATH_MAX];
 	static struct run r;
@@ -204,9 +231,11 @@ int main(int argc, char **argv)
 		return usage(stderr, USAGE);
 	}
 	opterr = 0;
-	while (rc == 0 && (c = getopt_long(argc, argv, "+:m:s:hV", options, NULL)) != -1) {
+	while (rc == 0 && (c = getopt_long(argc, argv, "+:m:p:s:hV", options, NULL)) != -1) {
 		if (c == 'm')
 			rc = take_map(&r, optarg);
+		else if (c == 'p')
+			rc = take_profile(&r, optarg);
 		else if (c == 's')
 			r.socket = optarg;
 		else if (c == 'h')
@@ -219,10 +248,10 @@ int main(int argc, char **argv)
 	}
 	if (rc == 0 && (!r.map[0] || optind == argc))
 		rc = wrong(r.map[0] ? "no command" : "no --map", "");
-	if (rc == 0)
-		rc = find_library(&r);
 	if (rc)
 		return rc;
+	if (!find_ours("", "/../lib/tier", LIBRARY, r.library))
+		memcpy(r.library, LIBRARY, sizeof(LIBRARY)); /* the loader knows the place */
 	if (!r.socket)
 		r.socket = default_socket(path, sizeof(path));
 	return run(&r, argv + optind);

@@ -59,6 +59,9 @@ struct shim_name_of {
  */
 bool shim_resolve(int at, const char *path, struct shim_name_of *out);
 
+/* Does its last word look like one of those that the profile's programs rename? */
+bool shim_is_temporary(const struct shim_name_of *n);
+
 /* The same of a folder, PATH included, whose name is "" then. */
 bool shim_resolve_folder(int at, const char *path, struct shim_name_of *out);
 

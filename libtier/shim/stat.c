@@ -128,7 +128,8 @@ static int rename_object(const struct shim_name_of *from, const struct shim_name
 		unlink_real(from);
 		unlink_real(to);
 	}
-	return rc == 0 || rc == -EEXIST || rc == -EACCES || rc == -ENOENT ? rc : -EIO;
+	return rc == 0 || rc == -EEXIST || rc == -EACCES || rc == -ENOENT || rc == -ENOSPC ||
+			       rc == -EDQUOT ? rc : -EIO;
 }
 
 static bool is_real(int at, const char *path)

@@ -11,7 +11,7 @@ install() { make -s "$1" O="$out" DESTDIR="$dest" PREFIX=/usr; }
 install install >"$TMPDIR/log" 2>&1 || { cat "$TMPDIR/log"; exit 1; }
 
 for file in bin/tierd bin/tierd-net bin/tierctl bin/tier lib/tier/libtier-preload.so \
-	include/tier.h \
+	share/tier/profiles/vllm-fs include/tier.h \
 	include/tier_owner.h include/tier_taken.h include/tier_events.h include/tier_object.h \
 	include/tier_hosts.h include/tier_kernel.h include/tier_names.h include/tier_pages.h \
 	include/tier_queue.h include/tier_usage.h include/tier_old.h include/tier_device.h \

@@ -151,6 +151,49 @@ ctl object get weights twice >"$dir/got" || fail 'a failed flush cost the versio
 cmp "$dir/got" "$dir/plain/line" || cmp "$dir/got" "$dir/plain/page" || fail 'neither of both'
 stop
 
+# Without a daemon: each object against its file and its sums; what is nobody's is told.
+looked() {
+	"$BUILD/tierctl" check "$@" "$dir/store" >"$dir/checked" 2>&1
+}
+says() {
+	grep -q "$1" "$dir/checked" || fail "check STORE does not say '$1': $(cat "$dir/checked")"
+}
+file_of() {
+	printf '%s/%016x' "$dir/store.objects" "$1"
+}
+version_of() {
+	ctl --json object show weights "$1" | sed -n 's/.*"version": \([0-9]*\).*/\1/p'
+}
+start
+for name in flipped cut gone; do
+	ctl object put weights $name "$dir/plain/page"
+done
+flipped=$(file_of "$(version_of flipped)") cut=$(file_of "$(version_of cut)")
+gone=$(file_of "$(version_of gone)")
+stop
+looked --data || fail "check STORE: $(cat "$dir/checked")"
+says 'nothing is wrong'
+echo half >"$(file_of 999999)" # a put that was not committed, of long ago
+touch "$dir/store.objects/stranger"
+looked || fail "what is nobody's is a fault: $(cat "$dir/checked")"
+says '^stranger in the folder of objects is none of ours'
+says '^1 files in the folder of objects are nobody'
+printf x | dd of="$flipped" bs=1 seek=77 conv=notrunc status=none
+truncate -s 4000 "$cut"
+rm "$gone"
+! looked --data || fail 'check STORE finds no fault'
+says '^object flipped of context weights: its file .* does not hold what was written; it is lost'
+says '^object cut of context weights: its file .* has 4000 bytes, not 4096'
+says '^object gone of context weights: its file .*No such file'
+start # as check said; what is whole is there
+for name in flipped cut gone; do
+	! ctl object get weights $name >"$dir/got" 2>&1 || fail "$name is not lost"
+done
+ctl object get weights line | cmp - "$dir/plain/line" || fail 'a neighbour of what was damaged'
+[ ! -e "$(file_of 999999)" ] || fail 'what is nobody'\''s stays'
+[ -e "$dir/store.objects/stranger" ] || fail 'it removes what is not ours'
+stop
+
 # The daemon gone: the real directory, as if nobody were between.
 echo real >"$dir/there/line"
 [ "$(under cat "$dir/there/line" 2>/dev/null)" = real ] || fail 'without a daemon'

@@ -100,6 +100,92 @@ else
 	echo '# git: not run, it is not installed'
 fi
 
+profiled() {
+	"$BUILD/tier" run --profile "libtier/shim/profiles/$1" --socket "$dir/sock" \
+		--map "$dir/there=weights" -- "${@:2}"
+}
+
+have() {
+	command -v "$1" >/dev/null || { echo "# $1: not run, it is not installed"; return 1; }
+}
+
+# Over what is there: cp asks first whether that is a folder, vim whether it is the same file still.
+under cp "$dir/want.scan" "$dir/there/text"
+under cp "$dir/plain/real" "$dir/there/text" || fail 'cp over an object'
+if have vim; then
+	for copy in yes no; do
+		for d in plain there; do
+			printf 'one\ntwo\n' >"$dir/seed"
+			under cp "$dir/seed" "$dir/$d/text"
+			under vim -Nu NONE -i NONE -es -c "set backupcopy=$copy directory=$dir/$d" \
+				-c '%s/one/three/' -c wq "$dir/$d/text" </dev/null ||
+				fail "vim, backupcopy=$copy, does not write $d/text"
+		done
+		under cmp "$dir/there/text" "$dir/plain/text" || fail "vim, backupcopy=$copy"
+	done
+	[ ! -e "$dir/there/text" ] || fail 'vim wrote a real file'
+fi
+
+if have rsync; then
+	mkdir "$dir/plain/r" "$dir/there/r"
+	for d in plain there; do
+		under rsync -a tests/lib/ "$dir/$d/r/"
+		under rsync -a --inplace --no-whole-file tests/fuzz/ "$dir/$d/r/"
+		under rsync -ac --delete tests/lib/ "$dir/$d/r/"
+	done
+	under diff -r "$dir/plain/r" "$dir/there/r" || fail 'rsync'
+	[ -z "$(under rsync -anic tests/lib/ "$dir/there/r/")" ] || fail 'rsync would do it again'
+	[ -z "$(find "$dir/there/r" -type f)" ] || fail 'rsync wrote real files'
+fi
+
+# Each writes in any order, reads that back, and again when the daemon was killed.
+if have fio; then
+	blocks() {
+		under fio --output="$dir/fio" --name="$1" --directory="$dir/there" --size=1M \
+			--bs=4k --rw=randwrite --ioengine="$1" --iodepth=8 --end_fsync=1 \
+			--verify=crc32c --verify_fatal=1 --verify_state_save=0 --randseed=7 \
+			"${@:2}" ||
+			fail "fio, $*: $(cat "$dir/fio")"
+	}
+	engines='psync libaio io_uring mmap'
+	for engine in $engines; do blocks $engine --do_verify=1; done
+	# By mmap it closes what it has mapped still: that is kept when it has ended.
+	for _ in $(seq 600); do
+		ctl --json status | grep -q '"uploads": [^0]' || break
+		sleep 0.05
+	done
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null || true
+	start
+	for engine in $engines; do
+		[ ! -e "$dir/there/$engine.0.0" ] || fail 'fio wrote a real file'
+		blocks $engine --verify_only=1
+	done
+	echo "# fio verifies what $engines wrote, behind a kill of the daemon, too"
+fi
+
+# What real programs did with their files, under their profiles: the same comes of each call, what
+# is renamed when it is written is published by that, and nothing temporary is ever an object.
+mkdir "$dir/plain/c" "$dir/there/c"
+for list in "$here"/calls/*; do
+	profile=$(basename "$list")
+	mkdir "$dir/plain/c/$profile" "$dir/there/c/$profile"
+	python3 "$here/shim_calls.py" "$list" "$dir/plain/c/$profile" >"$dir/want.calls"
+	profiled "$profile" python3 "$here/shim_calls.py" "$list" "$dir/there/c/$profile" \
+		>"$dir/got.calls" || fail "calls of $profile"
+	diff "$dir/want.calls" "$dir/got.calls" || fail "calls of $profile"
+	[ -z "$(find "$dir/there/c" -type f)" ] || fail "$profile wrote real files"
+	# What was written without a rename is gone with its process.
+	while read -r pattern; do
+		name=${pattern//\*/x}
+		profiled "$profile" sh -c "echo half >'$dir/there/c/${name//\?/x}'"
+	done < <(sed -n 's/^temporary //p' "libtier/shim/profiles/$profile")
+	sleep 0.1
+	[ -z "$(under find "$dir/there/c" -maxdepth 1 -type f)" ] ||
+		fail "$profile leaves temporary files"
+	echo "# calls of $profile: $(wc -l <"$dir/want.calls") outcomes agree"
+done
+
 # Two writers of one database; what they were told is there, whoever is killed.
 for mode in delete wal; do
 	for round in 1 2 3; do

@@ -1,5 +1,5 @@
 """Look-ups of names under `tier run`, answered from shared memory: what others put, remove, rename
-is seen at once, what was found stays in memory for seconds, a raised epoch ends all names, and
+is seen at once, what is looked up stays in memory, a raised epoch ends all names, and
 those of a daemon that was killed end within a moment. objects.sh runs it.
 
   shim_names.py TIERCTL SOCKET FOLDER CONTEXT DAEMON
@@ -47,7 +47,7 @@ expect("put again", os.stat(f"{folder}/{names[7]}").st_size, 5)
 os.rename(f"{folder}/{names[8]}", f"{folder}/moved")
 expect("renamed", (there(names[8]), there("moved")), (False, True))
 
-# 33 MiB of others come; what was looked up is still in memory, its neighbour is not.
+# 40 MiB of others come; what was looked up all the time is in memory, its neighbour is not.
 mib = bytes(1 << 20)
 ctl("object", "put", context, "kept", data=mib)
 ctl("object", "put", context, "other", data=mib)
@@ -55,7 +55,7 @@ for i in range(33):
     expect("kept", there("kept"), True)
     ctl("object", "put", context, f"flood-{i % 4}", data=mib + bytes([i]))
     if i % 4 == 3:
-        ctl("object", "put", context, f"more-{i}", data=mib * 3)
+        ctl("object", "put", context, f"more-{i}", data=mib * 4)
 expect("kept stays", "in memory" in ctl("object", "show", context, "kept"), True)
 expect("other goes", "in memory" in ctl("object", "show", context, "other"), False)
 

@@ -64,7 +64,7 @@ MAY_INCLUDE = {
     "front": EVERYONE | {"core", "object", "obs", "front"},
     "net": EVERYONE | {"core", "obs", "net"},
     "obs": EVERYONE | {"core", "object", "obs"},
-    "ctl": EVERYONE | {"core", "obs", "ctl"},
+    "ctl": EVERYONE | {"core", "object", "obs", "ctl"},
     "main": EVERYONE | {"core", "policy", "backend", "object", "front", "net", "obs", "main"},
 }
 

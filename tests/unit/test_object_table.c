@@ -105,7 +105,7 @@ static void step(struct model *m)
 		let_go(m, x);
 		break;
 	case 3:
-		x = object_victim(&m->t, NULL, 0);
+		x = object_victim(&m->t, NULL);
 		if (x)
 			object_drop(&m->t, x);
 		break;

@@ -48,7 +48,7 @@ struct writer {
 /* False: it is full. */
 static bool write_name(struct writer *w, char kind, uint32_t n, uint64_t version)
 {
-	struct abi_names_slot s = { .version = version, .size = version * 3,
+	struct abi_names_slot s = { .inode = version, .size = version * 3,
 				    .mtime_ns = version * 5, .word = version & 0777 };
 	char name[32];
 	bool new, dead;
@@ -131,8 +131,8 @@ static int look(char kind, uint32_t n, struct abi_names_slot *s)
 		atomic_add_relaxed_u64(&t.asked, 1);
 	else
 		atomic_add_relaxed_u64(rc ? &t.absent : &t.found, 1);
-	if (rc == 0 && (s->size != s->version * 3 || s->mtime_ns != s->version * 5 ||
-			s->word != (s->version & 0777)))
+	if (rc == 0 && (s->size != s->inode * 3 || s->mtime_ns != s->inode * 5 ||
+			s->word != (s->inode & 0777)))
 		atomic_add_relaxed_u64(&t.wrong, 1);
 	return rc;
 }
@@ -149,7 +149,7 @@ static void *read_names(void *arg)
 		int rc = look('s', n % STABLE, &s);
 
 		/* There, and not older than what was told before it was looked up. */
-		if (rc == -ENOENT || (rc == 0 && s.version < told))
+		if (rc == -ENOENT || (rc == 0 && s.inode < told))
 			atomic_add_relaxed_u64(&t.wrong, 1);
 		look('p', n % PASSING, &s);
 		if (look('n', n, &s) == 0)

@@ -25,7 +25,8 @@ static void plan_quotas(const struct core *c, struct disk_context *spec,
 		uint64_t asked = spec->quota[tier];
 
 		plan->most[tier] = asked == UINT64_MAX ? 0 : asked && asked < all ? asked : all;
-		spec->quota[tier] = plan->most[tier] ? plan->most[tier] : UINT64_MAX;
+		if (spec->kind != DISK_KIND_OBJECT) /* whose tiers are others */
+			spec->quota[tier] = plan->most[tier] ? plan->most[tier] : UINT64_MAX;
 		plan->quota[tier] = plan->most[tier];
 		if (spec->hard[tier] && spec->hard[tier] < plan->most[tier])
 			plan->quota[tier] = spec->hard[tier];

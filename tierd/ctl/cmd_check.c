@@ -26,17 +26,20 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 	static const struct option table[] = { { "repair", 0, NULL, 'r' },
 					       { "data", 0, NULL, 'd' },
 					       { "remove", 1, NULL, 'x' },
+					       { "objects", 1, NULL, 'o' },
 					       { 0 } };
 	int c;
 
 	optind = 0; /* anew: the words before were read by another table */
-	while ((c = getopt_long(argc + 1, argv - 1, ":rdx:", table, NULL)) != -1) {
+	while ((c = getopt_long(argc + 1, argv - 1, ":rdx:o:", table, NULL)) != -1) {
 		if (c == 'r')
 			options->repair = true;
 		else if (c == 'd')
 			options->data = true;
 		else if (c == 'x')
 			options->remove = optarg;
+		else if (c == 'o')
+			options->objects = optarg;
 		else
 			return ctl_option(ctl, c, argv[optind - 2]);
 	}
@@ -48,8 +51,8 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 
 static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 {
-	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sI sO}", "looked", looked,
-				   "found", (json_int_t)r->found, "repaired",
+	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sO}",
+				   "looked", looked, "found", (json_int_t)r->found, "repaired",
 				   (json_int_t)r->repaired, "mended", /* its old name */
 				   (json_int_t)r->repaired, "segments",
 				   (json_int_t)r->segments, "free",
@@ -58,7 +61,10 @@ static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 				   (json_int_t)r->records, "records_bad",
 				   (json_int_t)r->records_bad, "blocks", (json_int_t)r->blocks,
 				   "pages_read", (json_int_t)r->pages_read, "pages_bad",
-				   (json_int_t)r->pages_bad, "messages", lines);
+				   (json_int_t)r->pages_bad, "objects",
+				   (json_int_t)r->objects, "objects_read",
+				   (json_int_t)r->objects_read, "objects_bad",
+				   (json_int_t)r->objects_bad, "messages", lines);
 	int rc = ctl_print_json(answer);
 
 	json_decref(answer);
@@ -76,6 +82,10 @@ static void show(const struct repair_options *options, const struct repair_repor
 	if (options->data)
 		printf("%llu pages read, %llu do not verify\n", (unsigned long long)r->pages_read,
 		       (unsigned long long)r->pages_bad);
+	if (r->objects)
+		printf("%llu objects, %llu of them read, %llu faults\n",
+		       (unsigned long long)r->objects, (unsigned long long)r->objects_read,
+		       (unsigned long long)r->objects_bad);
 	if (!r->found)
 		puts("nothing is wrong with it");
 	else if (!options->repair)

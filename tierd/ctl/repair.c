@@ -32,6 +32,7 @@
 #include "libtier/base/crc32c.h"
 #include "libtier/base/file.h"
 #include "tierd/core/unit/store.h"
+#include "tierd/ctl/check_objects.h"
 
 #define LINE_BYTES 512
 #define LOCK_TRIES 100
@@ -519,6 +520,27 @@ static int look_segments(struct look *l)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
+static int look_objects(struct look *l)
+{
+	char path[4096];
+	struct check_objects c = { .path = l->options->objects, .store_id = l->super.store_id,
+				   .context = l->context, .data = l->options->data,
+				   .contexts = l->head ? l->head->count : 0, .tell = l->tell,
+				   .arg = l->arg };
+	int rc;
+
+	if (!c.path && (size_t)snprintf(path, sizeof(path), "%s.objects", l->options->path) >=
+			       sizeof(path))
+		return -ENAMETOOLONG;
+	c.path = c.path ? c.path : path;
+	rc = check_objects(&c);
+	l->report->objects = c.objects;
+	l->report->objects_read = c.read;
+	l->report->objects_bad = c.faults;
+	l->report->found += c.faults;
+	return rc;
+}
+
 int repair_store(const struct repair_options *options, struct repair_report *report,
 		 void (*tell)(void *arg, const char *line), void *arg)
 {
@@ -538,6 +560,8 @@ int repair_store(const struct repair_options *options, struct repair_report *rep
 		rc = remove_context(&l);
 	if (rc == 0)
 		rc = look_segments(&l);
+	if (rc == 0)
+		rc = look_objects(&l);
 	if (rc == -ENOMEM)
 		say(&l, "out of memory");
 	if (l.store)

@@ -15,6 +15,7 @@ struct repair_options {
 	bool repair; /* else look only */
 	bool data;   /* also read every block's bytes */
 	const char *remove; /* a context to end, by its name; NULL = none */
+	const char *objects; /* the folder of objects; NULL = where it is by default */
 };
 
 struct repair_report {
@@ -22,6 +23,7 @@ struct repair_report {
 	uint64_t records, records_bad, blocks;       /* blocks: some may be stale */
 	uint64_t orphans;                            /* blocks of contexts the catalog lost */
 	uint64_t pages_read, pages_bad;              /* with data */
+	uint64_t objects, objects_read, objects_bad;
 	uint64_t found, repaired;                    /* faults, and those that are gone now */
 	bool removed;                                /* the context */
 };

@@ -64,7 +64,7 @@ _tierctl() {
 		events) list="--follow $(_tierctl_contexts)" ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
-		check) list='--repair --data --remove' ;;
+		check) list='--repair --data --remove --objects' ;;
 		'context show'|'context remove'|'context epoch'|'block locate'|'object list'|'object show'|\
 		'object get'|'object put'|'object remove'|'quota show'|evict)
 			list=$(_tierctl_contexts) ;;

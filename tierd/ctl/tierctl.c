@@ -55,7 +55,7 @@ static const struct ctl_verb verbs[] = {
 	  NULL },
 	{ NULL, "drain", 0, 0, "", "write everything dirty to the store and flush it", ctl_drain,
 	  NULL },
-	{ NULL, "check", 0, 0, "[[--repair] [--data] [--remove NAME] STORE]",
+	{ NULL, "check", 0, 0, "[[--repair] [--data] [--remove NAME] [--objects DIR] STORE]",
 	  "recount every byte of every tier; with a STORE: look at that file",
 	  ctl_check, ctl_check_store },
 	{ NULL, "doctor", 0, 1, "[STORE]",

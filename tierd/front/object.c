@@ -58,6 +58,12 @@ static void refuse(struct front *f, struct turn *t, struct connection *s, int er
 	control_error(f, t, s, error, text);
 }
 
+/* 0 in the catalog: all that objects may have. */
+static uint64_t quota_of(const struct disk_context *spec, uint32_t tier)
+{
+	return spec->quota[tier] ? spec->quota[tier] : UINT64_MAX;
+}
+
 /* Whose objects they are. Negative: *why says what is wrong. */
 static int look_for(const struct front *f, const struct connection *s, struct object_ask *ask,
 		    const char **why)
@@ -81,7 +87,7 @@ static int look_for(const struct front *f, const struct connection *s, struct ob
 		.uid = s->uid,
 		.context = view.spec->uid,
 		.epoch = view.spec->epoch,
-		.quota = { view.spec->quota[ABI_TIER_CXL], view.spec->quota[ABI_TIER_NVME] },
+		.quota = { quota_of(view.spec, ABI_TIER_CXL), quota_of(view.spec, ABI_TIER_NVME) },
 		.writable = view.writable,
 		.message = m,
 	};
@@ -128,8 +134,9 @@ void object_ask(struct front *f, struct turn *t, struct connection *s)
 		return;
 	}
 	s->asking = true;
-	watch_socket(f, s, 0);
-	front_objects(f, t);
+	front_objects(f, t); /* most have their answer already */
+	if (s->asking)
+		watch_socket(f, s, 0);
 }
 
 /* These have no answer: what is wrong in them is passed over. */

@@ -108,6 +108,8 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	return 0;
 }
 
+#define PROMISE_NS (5 * NS_PER_S)
+
 void objects_hint(struct objects *o, const struct object_ask *ask)
 {
 	const struct wire_object *m = ask->message;
@@ -121,10 +123,11 @@ void objects_hint(struct objects *o, const struct object_ask *ask)
 		object_leave_next(&o->table, x);
 		return;
 	}
-	if (x->state == OBJECT_STORED && make_room(o, a, 0, object_charge(x->size)) == 0)
+	if (x->state == OBJECT_STORED &&
+	    make_room_of(o, a, 0, object_charge(x->size), o->now_ns) == 0)
 		start_bring(o, x); /* if not, the open does it */
 	object_touch(&o->table, x);
-	x->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
+	x->promised_ns = o->now_ns + PROMISE_NS;
 }
 
 static bool begins(const struct object *x, const char *prefix, uint32_t bytes)

@@ -69,10 +69,9 @@ static void look_at_file(struct audit *a, const struct objects *o, const struct 
 		    (long long)st.st_blocks * 512, (unsigned long long)object_charge(x->size));
 }
 
-uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const char *what),
+uint64_t objects_audit(struct objects *o, void (*tell)(void *arg, const char *what),
 		       void *arg)
 {
-	const struct object *x = object_behind(&o->table, 0, "", 0);
 	struct audit a = { .tell = tell, .arg = arg };
 	uint64_t extra[OBJECT_TIERS] = { [OBJECT_CXL] = index_charged(o) };
 
@@ -82,10 +81,13 @@ uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const ch
 		extra[OBJECT_NVME] += list_entry(at, struct task, link)->reserved;
 		extra[OBJECT_CXL] += list_entry(at, struct task, link)->charged;
 	}
-	for (uint32_t i = 0; x && i < OBJECTS_LOOKED_MAX; i++) {
+	for (uint32_t i = 0; i < OBJECTS_LOOKED_MAX; i++) {
+		const struct object *x = object_walk(&o->table, &o->audited);
+
+		if (!x)
+			break;
 		look_at_memory(&a, x);
 		look_at_file(&a, o, x);
-		x = object_behind(&o->table, x->context, x->name, x->name_bytes);
 	}
 	list_each(at, &o->table.held)
 		look_at_memory(&a, list_entry(at, struct object, link));

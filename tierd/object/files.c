@@ -85,7 +85,8 @@ static int name_ahead(struct object_files *f, uint64_t version)
 	LOCK_SCOPE(&f->names);
 	if (version < f->named)
 		return 0;
-	for (uint64_t v = version; v < version + NAMES_AHEAD && rc == 0; v++)
+	/* From where the last time ended: threads come with their versions in any order. */
+	for (uint64_t v = f->named; v < version + NAMES_AHEAD && rc == 0; v++)
 		rc = datafile_name_it(f->folder, v);
 	if (rc == 0 && fsync(f->folder))
 		rc = -errno;
@@ -466,7 +467,7 @@ static int write_anew(struct object_files *f)
 	int fd CLEANUP_CLOSE = openat(f->folder, CATALOG_NEW,
 				      O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	struct object_record r;
-	void *place = NULL;
+	struct object_place place = { 0 };
 	int rc;
 
 	if (fd < 0)
@@ -490,7 +491,7 @@ static int write_anew(struct object_files *f)
 static uint64_t live_bytes(struct object_files *f)
 {
 	struct object_record r;
-	void *place = NULL;
+	struct object_place place = { 0 };
 	uint64_t bytes = 0;
 
 	while (f->config.each(f->config.arg, &place, &r))
@@ -624,6 +625,7 @@ int object_files_open(struct object_files **out, const struct object_files_confi
 		rc = open_catalog(f);
 	if (rc == 0)
 		rc = sweep(f);
+	f->named = *config->version + 1;
 	if (rc == 0)
 		rc = begin_threads(f);
 	if (rc) {

@@ -20,7 +20,7 @@
 #include "libtier/base/list.h"
 #include "libtier/base/log.h"
 #include "tierd/backend/backend_ops.h"
-#include "tierd/object/record.h"
+#include "tierd/object/table.h"
 
 enum object_job_kind {
 	OBJECT_SAVE,
@@ -71,8 +71,8 @@ struct object_files_config {
 	int (*take)(void *arg, const struct object_record *r);
 	/* Afterwards: is this version still somebody's? */
 	bool (*live)(void *arg, uint64_t version);
-	/* To write the catalog anew: the next record behind *place (NULL at first); false: none. */
-	bool (*each)(void *arg, void **place, struct object_record *r);
+	/* To write the catalog anew: the next record behind the place; false: none. */
+	bool (*each)(void *arg, struct object_place *place, struct object_record *r);
 	void *arg;
 };
 

@@ -136,7 +136,7 @@ static bool describe(const struct object_account *a, const struct object *v, boo
 		     struct abi_names_slot *what)
 {
 	if (v && v->epoch == a->epoch) {
-		what->version = v->version;
+		what->inode = v->inode;
 		what->size = v->size;
 		what->mtime_ns = v->mtime_ns;
 		what->expires_ms = v->expires_ms;
@@ -144,7 +144,7 @@ static bool describe(const struct object_account *a, const struct object *v, boo
 	}
 	if (written)
 		what->word |= (uint64_t)ABI_NAMES_ASK << 32;
-	return written || what->version;
+	return written || what->inode;
 }
 
 /* False: it is three quarters full, dead slots counted. */
@@ -228,9 +228,7 @@ void index_hold(struct objects *o, const struct object_account *a,
 	for (uint32_t i = 0; i < m->count; i++) {
 		struct object *v = m->slot[i] < x->slots ? x->owner[m->slot[i]] : NULL;
 
-		if (!v || v->state != OBJECT_RESIDENT)
-			continue;
-		object_touch(&o->table, v);
-		v->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
+		if (v)
+			object_touch(&o->table, v);
 	}
 }

@@ -16,95 +16,43 @@ static bool context_known(const struct objects *o, uint64_t context)
 	return false;
 }
 
-static void forget(struct objects *o, struct object *x)
-{
-	if (!x)
-		return;
-	if (x->named)
-		object_leave(&o->table, x);
-	object_free(x);
-}
-
 /* One record, in order. Versions whose context is gone are nobody's: their files are swept. */
 static int take(void *arg, const struct object_record *r)
 {
 	struct objects *o = arg;
-	struct object_account *a;
-	struct object *x;
 
 	if (r->version > o->version)
 		o->version = r->version;
 	if (r->type == DISK_OBJECT_HEADER || !context_known(o, r->context))
 		return 0;
-	if (r->type == DISK_OBJECT_MOVE)
-		forget(o, object_find(&o->table, r->context, r->from, r->from_bytes));
-	if (r->type == DISK_OBJECT_REMOVE) {
-		forget(o, object_find(&o->table, r->context, r->name, r->name_bytes));
-		return 0;
-	}
-	a = object_account(&o->table, r->context);
-	x = a ? object_new(r) : NULL;
-	if (!x)
-		return -ENOMEM;
-	forget(o, object_enter(&o->table, a, x));
-	return 0;
+	return object_replay(&o->table, r);
 }
 
 /* Every version, in the order of contexts and names. */
-static bool each(void *arg, void **place, struct object_record *r)
+static bool each(void *arg, struct object_place *place, struct object_record *r)
 {
 	struct objects *o = arg;
-	const struct object *x = *place;
-
-	x = x ? object_behind(&o->table, x->context, x->name, x->name_bytes) :
-		object_behind(&o->table, 0, "", 0);
+	const struct object *x = object_walk(&o->table, place);
 
 	if (!x)
 		return false;
-	*place = (void *)(uintptr_t)x;
-	*r = (struct object_record){
-		.type = DISK_OBJECT_PUT, .context = x->context, .epoch = x->epoch,
-		.version = x->version, .size = x->size, .mtime_ns = x->mtime_ns,
-		.expires_ms = x->expires_ms, .mode = x->mode, .priority = x->priority,
-		.shift = x->shift, .chunks = x->chunks, .crc = x->crc, .name = x->name,
-		.name_bytes = x->name_bytes,
-	};
+	object_describe(x, r);
 	return true;
 }
 
 /* ---- the folder's files -------------------------------------------------------------------- */
-
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int gather_live(struct objects *o)
-{
-	struct object_record r;
-	void *place = NULL;
-
-	o->live = calloc(o->table.objects + 1, sizeof(*o->live));
-	if (!o->live)
-		return -ENOMEM;
-	while (each(o, &place, &r))
-		o->live[o->live_count++] = r.version;
-	qsort(o->live, o->live_count, sizeof(*o->live), by_number);
-	return 0;
-}
 
 /* Versions are looked for once the last record was taken. */
 static bool live(void *arg, uint64_t version)
 {
 	struct objects *o = arg;
 
-	if (!o->live && gather_live(o))
-		return true; /* no memory to tell: it stays */
+	if (!o->live)
+		o->live = object_versions(&o->table);
 	if (version > o->version)
 		o->version = version;
-	return bsearch(&version, o->live, o->live_count, sizeof(version), by_number) != NULL;
+	/* Without memory to tell it stays. */
+	return !o->live || object_version_in(o->live, o->table.objects, version);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -197,7 +145,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	o->resident_most = descriptors();
 	object_table_open(&o->table, config->most, config->seed);
 	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
-	list_init(&o->uploads);
+	uploads_init(o);
 	list_init(&o->tasks);
 	list_init(&o->answers);
 	list_init(&o->indexes);

@@ -44,7 +44,7 @@ int memfile_make(const struct mem_ops *ops)
 	if (fd < 0)
 		return -errno;
 	fd = open_again(fd);
-	if (fd >= 0)
+	if (fd >= 0 && ops)
 		bind_range(ops, fd);
 	return fd;
 }

@@ -104,6 +104,7 @@ static void tell(struct task *t, const struct object *x)
 	struct wire_object_info *i = &t->answer->info;
 
 	i->version = x->version;
+	i->inode = x->inode;
 	i->size = x->size;
 	i->mtime_ns = x->mtime_ns;
 	i->expires_ms = x->expires_ms;
@@ -136,6 +137,12 @@ static bool fits_ever(const struct objects *o, const struct object_account *a, u
 
 int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants)
 {
+	return make_room_of(o, a, has, wants, UINT64_MAX);
+}
+
+int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
+		 uint64_t promised_ns)
+{
 	if (wants <= has)
 		return 0;
 	if (!fits_ever(o, a, wants))
@@ -148,8 +155,8 @@ int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_
 			lacks = -EMFILE;
 		if (lacks == 0)
 			return 0;
-		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL, o->now_ns);
-		if (!x)
+		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
+		if (!x || x->promised_ns > promised_ns)
 			return lacks;
 		if (!memfile_is_ours(x->fd)) {
 			object_touch(&o->table, x);
@@ -186,20 +193,6 @@ static bool changing(const struct objects *o, const struct task *me, const char 
 	return false;
 }
 
-/* Who closed it and opens it again finds it: a commit that nobody waits for is waited for here. */
-bool closing(struct objects *o, const struct task *me)
-{
-	uploads_look(o);
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (!t->asked && t->type == WIRE_OBJ_COMMIT && t->context == me->context &&
-		    task_names(t, me->name, me->name_bytes))
-			return true;
-	}
-	return false;
-}
-
 struct object *seen(const struct objects *o, const struct task *t, const char *name,
 		    uint32_t bytes)
 {
@@ -228,15 +221,10 @@ static void give_open(struct objects *o, struct task *t, struct object *x, int f
 int start_bring(struct objects *o, struct object *x)
 {
 	struct object_job *job = job_new(OBJECT_BRING, x);
-	struct object_record *r;
 
 	if (!job)
 		return -ENOMEM;
-	r = &job->record;
-	*r = (struct object_record){ .context = x->context, .version = x->version,
-				     .mtime_ns = x->mtime_ns, .crc = job->crc };
-	object_record_cut(r, x->size);
-	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	fill_record(job, x, DISK_OBJECT_PUT);
 	object_coming(&o->table, x);
 	job_submit(o, job);
 	return 0;
@@ -286,6 +274,7 @@ static void tell_upload(struct task *t, const struct upload *u)
 	t->answer->info.size = end > 0 ? (uint64_t)end : 0;
 	t->answer->info.upload = u->id;
 	t->answer->info.mode = u->mode;
+	t->answer->info.inode = u->inode;
 	t->answer->info.flags = WIRE_OBJ_PENDING;
 }
 
@@ -367,17 +356,15 @@ void fill_record(struct object_job *job, const struct object *x, uint32_t type)
 {
 	struct object_record *r = &job->record;
 
-	*r = (struct object_record){
-		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
-		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
-		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
-		.name_bytes = x->name_bytes,
-	};
+	object_describe(x, r);
+	r->type = type;
 	memcpy(job->name, x->name, x->name_bytes);
-	if (type == DISK_OBJECT_REMOVE)
-		return;
-	object_record_cut(r, x->size);
 	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	r->name = job->name;
+	r->from = job->from;
+	r->crc = job->crc;
+	if (type == DISK_OBJECT_REMOVE)
+		r->chunks = r->shift = 0;
 }
 
 static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)
@@ -458,10 +445,19 @@ static void rename_upload(struct objects *o, struct task *t, struct upload *u)
 		upload_unlink(o, other);
 	if (!u)
 		return;
-	u->name_bytes = t->other_bytes;
-	memcpy(u->name, t->other, t->other_bytes);
-	index_update(o, u->account, t->other, t->other_bytes);
-	index_update(o, u->account, t->name, t->name_bytes);
+	u->flags &= ~WIRE_OBJ_TEMPORARY; /* not closed yet: its close is the commit, then */
+	upload_rename(o, u, t->other, t->other_bytes);
+}
+
+/* W9: the rename is the commit. */
+static void publish_parked(struct objects *o, struct task *t, struct upload *u)
+{
+	t->type = WIRE_OBJ_COMMIT;
+	t->object = NULL;
+	t->name_bytes = u->name_bytes;
+	memcpy(t->name, u->name, u->name_bytes);
+	t->upload = u;
+	upload_save(o, t);
 }
 
 static void step_rename(struct objects *o, struct task *t)
@@ -488,12 +484,15 @@ static void step_rename(struct objects *o, struct task *t)
 		return;
 	}
 	rename_upload(o, t, u);
-	if (x) {
+	if (x && !(u && u->parked)) {
 		start_log(o, t, x, DISK_OBJECT_MOVE);
 		return;
 	}
 	t->answer->done = true;
-	task_end(o, t);
+	if (u->parked)
+		publish_parked(o, t, u);
+	else
+		task_end(o, t);
 }
 
 static void set_upload(struct objects *o, struct task *t, struct upload *u)
@@ -554,9 +553,10 @@ static void step_upload(struct objects *o, struct task *t)
 			  "there is no such upload any more: there was no room, or another daemon");
 	} else if (u->busy) {
 		t->stage = TASK_BLOCKED;
-	} else if (u->unlinked || (commit && others)) {
-		/* Nobody wants it; or it is committed by whoever closes it last. */
-		u->closing = u->closing || commit;
+	} else if (u->unlinked || u->flags & WIRE_OBJ_TEMPORARY || (commit && others)) {
+		/* Nobody wants it, or not yet; or it is committed by whoever closes it last. */
+		u->parked = u->parked || (commit && u->flags & WIRE_OBJ_TEMPORARY);
+		u->closing = u->closing || (commit && !u->parked);
 		t->answer->info.flags = WIRE_OBJ_PENDING;
 		task_end(o, t);
 	} else {

@@ -102,12 +102,12 @@ struct objects_stats {
 void objects_stats(const struct objects *o, struct objects_stats *out);
 
 /*
- * Recount, and ask the host: of each memory in use that it is as long as its version and sealed,
- * of each version (the first OBJECTS_LOOKED_MAX names) that its file is there. Tells each
+ * Recount, and ask the host of some names, on from where it was asked last: of memory in use that
+ * it is as long as its version and sealed, of each version that its file is there. Tells each
  * disagreement, returns how many.
  */
-#define OBJECTS_LOOKED_MAX 65536u
-uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const char *what),
+#define OBJECTS_LOOKED_MAX 4096u
+uint64_t objects_audit(struct objects *o, void (*tell)(void *arg, const char *what),
 		       void *arg);
 
 #endif

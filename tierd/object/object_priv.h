@@ -10,6 +10,7 @@
 #include "tierd/object/object.h"
 
 #define LOST_MAX 256u
+#define UPLOAD_BUCKETS 1024u
 
 enum task_stage {
 	TASK_NEW,
@@ -45,8 +46,8 @@ struct task {
 
 /* What is being written. */
 struct upload {
-	struct list link;
-	uint64_t id;
+	struct list link, named, numbered; /* of all, of its name's bucket, of its number's */
+	uint64_t id, inode;
 	struct object_who who; /* who made it */
 	struct object_account *account;
 	uint64_t context, epoch, ttl_ms;
@@ -56,6 +57,7 @@ struct upload {
 	uint64_t mtime_ns; /* 0 = when it is committed */
 	bool closing;  /* committed when nobody has it open any more */
 	bool closed;   /* somebody closed it, and others went on */
+	bool parked;   /* temporary, and closed: it waits for its rename */
 	bool unlinked; /* its name was removed or replaced: nobody will see it */
 	bool busy;     /* a task fills, saves or syncs it */
 	bool left;     /* the connection that made it has ended, and not said that it closed it */
@@ -69,7 +71,7 @@ struct objects {
 	struct objects_config config;
 	struct object_table table;
 	struct object_files *files;
-	struct list uploads;
+	struct list uploads, named[UPLOAD_BUCKETS], numbered[UPLOAD_BUCKETS];
 	struct list tasks; /* all of them but those that are answered */
 	struct list answers;
 	struct list indexes;
@@ -88,19 +90,14 @@ struct objects {
 	struct {
 		bool on, walked, asked;
 		uint64_t jobs; /* PLACE under way */
-		uint64_t context; /* how far the walk is */
-		uint32_t bytes;
-		char name[ABI_OBJECT_NAME_BYTES];
+		struct object_place place;
 	} anew; /* the catalog is being written anew */
 	uint64_t catalog_bytes;
-	uint64_t swept_context; /* how far the sweep is */
-	uint32_t swept_bytes;
-	char swept_name[ABI_OBJECT_NAME_BYTES];
+	struct object_place swept, audited;
 	uint64_t gone[64]; /* contexts whose objects are to go */
 	uint32_t gone_count;
 	struct objects_stats stats;
 	uint64_t *live; /* versions, sorted, while the folder is swept */
-	size_t live_count;
 };
 
 static inline bool lapsed(const struct objects *o, const struct object *x)
@@ -119,13 +116,14 @@ void job_submit(struct objects *o, struct object_job *job);
  * evicts. Errors: -EFBIG there can never be so much for one, -EDQUOT, -ENOSPC, -EMFILE.
  */
 int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants);
+/* The same of a hint, which gives up at one that was hinted lately: they do not undo each other. */
+int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
+		 uint64_t promised_ns);
 void task_fail(struct objects *o, struct task *t, int error, const char *why);
 struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);
 /* Go on with it: from its stage. */
 void task_step(struct objects *o, struct task *t);
-/* A commit of this name is under way that nobody waits for; begins those that can be begun. */
-bool closing(struct objects *o, const struct task *me);
 /* STORED -> COMING; room was made. -ENOMEM. */
 int start_bring(struct objects *o, struct object *x);
 /* Have it in memory: RESIDENT, or the task waits for it, or has failed. */
@@ -163,6 +161,8 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 bool upload_names(const struct objects *o, uint64_t context, const char *name, uint32_t bytes);
 /* Nobody will see it. */
 void upload_unlink(struct objects *o, struct upload *u);
+void upload_rename(struct objects *o, struct upload *u, const char *name, uint32_t bytes);
+void uploads_init(struct objects *o);
 /* CREATE, from its start. */
 void upload_create(struct objects *o, struct task *t);
 void upload_filled(struct objects *o, struct task *t, const struct object_job *job);
@@ -171,6 +171,8 @@ void upload_save(struct objects *o, struct task *t);
 void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 /* Begin what can be begun of those that are committed when they are closed. */
 void uploads_look(struct objects *o);
+/* A commit of this name is under way that nobody waits for; what can be begun is begun. */
+bool closing(struct objects *o, const struct task *me);
 /* Charge what is written by now. */
 void uploads_watch(struct objects *o);
 

@@ -18,7 +18,7 @@ struct object_record {
 	uint64_t lsn;
 	uint64_t context;
 	uint64_t epoch;
-	uint64_t version;
+	uint64_t version, inode;
 	uint64_t size;
 	uint64_t mtime_ns;
 	uint64_t expires_ms;

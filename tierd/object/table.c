@@ -46,6 +46,7 @@ struct object *object_new(const struct object_record *r)
 	o->context = r->context;
 	o->epoch = r->epoch;
 	o->version = r->version;
+	o->inode = r->inode;
 	o->size = r->size;
 	o->mtime_ns = r->mtime_ns;
 	o->expires_ms = r->expires_ms;
@@ -59,7 +60,19 @@ struct object *object_new(const struct object_record *r)
 	if (r->chunks)
 		memcpy(o->crc, r->crc, r->chunks * sizeof(uint32_t));
 	list_init(&o->link);
+	list_init(&o->own);
 	return o;
+}
+
+void object_describe(const struct object *o, struct object_record *r)
+{
+	*r = (struct object_record){
+		.type = DISK_OBJECT_PUT, .context = o->context, .epoch = o->epoch,
+		.version = o->version, .inode = o->inode, .size = o->size,
+		.mtime_ns = o->mtime_ns, .expires_ms = o->expires_ms, .mode = o->mode,
+		.priority = o->priority, .shift = o->shift, .chunks = o->chunks, .crc = o->crc,
+		.name = o->name, .name_bytes = o->name_bytes,
+	};
 }
 
 void object_free(struct object *o)
@@ -125,10 +138,14 @@ struct object *object_next(const struct object_table *t, uint64_t context, const
 	return o && o->context == context ? o : NULL;
 }
 
-struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
-			     uint32_t bytes)
+struct object *object_walk(const struct object_table *t, struct object_place *p)
 {
-	return above(t, context, name, bytes, false);
+	struct object *o = above(t, p->context, p->name, p->bytes, false);
+
+	p->context = o ? o->context : 0;
+	p->bytes = o ? o->name_bytes : 0;
+	memcpy(p->name, o ? o->name : "", p->bytes);
+	return o;
 }
 
 /* Cut a tree into those below o's name and those above it; none has it. */
@@ -224,6 +241,61 @@ void object_leave(struct object_table *t, struct object *o)
 	t->objects--;
 }
 
+/* ---- what a catalog says ------------------------------------------------------------------- */
+
+static void forget(struct object_table *t, struct object *o)
+{
+	if (!o)
+		return;
+	if (o->named)
+		object_leave(t, o);
+	object_free(o);
+}
+
+int object_replay(struct object_table *t, const struct object_record *r)
+{
+	struct object_account *a;
+	struct object *o;
+
+	if (r->type == DISK_OBJECT_MOVE)
+		forget(t, object_find(t, r->context, r->from, r->from_bytes));
+	if (r->type == DISK_OBJECT_REMOVE) {
+		forget(t, object_find(t, r->context, r->name, r->name_bytes));
+		return 0;
+	}
+	a = object_account(t, r->context);
+	o = a ? object_new(r) : NULL;
+	if (!o)
+		return -ENOMEM;
+	forget(t, object_enter(t, a, o));
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+uint64_t *object_versions(const struct object_table *t)
+{
+	uint64_t *versions = calloc(t->objects + 1, sizeof(*versions)), count = 0;
+	struct object_place place = { 0 };
+
+	if (!versions)
+		return NULL;
+	for (const struct object *o; (o = object_walk(t, &place));)
+		versions[count++] = o->version;
+	qsort(versions, count, sizeof(*versions), by_number);
+	return versions;
+}
+
+bool object_version_in(const uint64_t *versions, uint64_t count, uint64_t version)
+{
+	return bsearch(&version, versions, count, sizeof(version), by_number) != NULL;
+}
+
 void object_table_close(struct object_table *t)
 {
 	struct object *o = t->root, *next;
@@ -269,6 +341,8 @@ struct object_account *object_account(struct object_table *t, uint64_t context)
 	if (!a)
 		return NULL;
 	a->context = context;
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
+		list_init(&a->leaving[i]);
 	a->quota[OBJECT_CXL] = a->quota[OBJECT_NVME] = UINT64_MAX;
 	a->next = *head;
 	*head = a;
@@ -334,7 +408,7 @@ void object_came(struct object_table *t, struct object *o, int fd)
 	o->state = OBJECT_RESIDENT;
 	o->fd = fd;
 	t->resident++;
-	list_push_back(&t->leaving[o->priority], &o->link);
+	object_touch(t, o);
 }
 
 void object_touch(struct object_table *t, struct object *o)
@@ -342,7 +416,9 @@ void object_touch(struct object_table *t, struct object *o)
 	if (o->state != OBJECT_RESIDENT)
 		return;
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_back(&t->leaving[o->priority], &o->link);
+	list_push_back(&o->account->leaving[o->priority], &o->own);
 }
 
 void object_leave_next(struct object_table *t, struct object *o)
@@ -351,7 +427,9 @@ void object_leave_next(struct object_table *t, struct object *o)
 		return;
 	o->promised_ns = 0;
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_front(&t->leaving[o->priority], &o->link);
+	list_push_front(&o->account->leaving[o->priority], &o->own);
 }
 
 int object_drop(struct object_table *t, struct object *o)
@@ -360,6 +438,7 @@ int object_drop(struct object_table *t, struct object *o)
 
 	assert(o->state == OBJECT_RESIDENT || o->state == OBJECT_HELD);
 	list_remove(&o->link);
+	list_remove(&o->own);
 	object_give(t, o->account, OBJECT_CXL, object_charge(o->size));
 	if (o->state == OBJECT_HELD)
 		o->account->held -= object_charge(o->size);
@@ -373,21 +452,21 @@ void object_hold(struct object_table *t, struct object *o)
 {
 	assert(o->state == OBJECT_RESIDENT && !o->named);
 	list_remove(&o->link);
+	list_remove(&o->own);
 	list_push_back(&t->held, &o->link);
 	o->state = OBJECT_HELD;
 	o->account->held += object_charge(o->size);
 }
 
-struct object *object_victim(const struct object_table *t, const struct object_account *a,
-			     uint64_t now_ns)
+struct object *object_victim(const struct object_table *t, const struct object_account *a)
 {
-	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
-		list_each(at, &t->leaving[i]) {
-			struct object *o = list_entry(at, struct object, link);
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++) {
+		struct list *first = list_first(a ? &a->leaving[i] : &t->leaving[i]);
 
-			if ((!a || o->account == a) && o->promised_ns <= now_ns)
-				return o;
-		}
+		if (first)
+			return a ? list_entry(first, struct object, own) :
+				   list_entry(first, struct object, link);
+	}
 	return NULL;
 }
 
@@ -426,10 +505,10 @@ static uint64_t differ(const char *what, uint64_t counted, uint64_t kept,
 	return 1;
 }
 
-uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
-		      void (*tell)(void *arg, const char *what), void *arg)
+/* From the versions up. */
+static uint64_t recount(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+			void (*tell)(void *arg, const char *what), void *arg)
 {
-	uint64_t objects = 0, wrong = 0, used[OBJECT_TIERS] = { 0, 0 };
 	struct count n = { .used = { extra[OBJECT_CXL], extra[OBJECT_NVME] } };
 
 	count_tree(&n, t->root);
@@ -438,17 +517,25 @@ uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_
 	list_each(at, &t->coming)
 		if (!list_entry(at, struct object, link)->named)
 			count_one(&n, list_entry(at, struct object, link));
+	return differ("names", n.objects, t->objects, tell, arg) +
+	       differ("versions in memory", n.resident, t->resident, tell, arg) +
+	       differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg) +
+	       differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
+}
+
+uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+		      void (*tell)(void *arg, const char *what), void *arg)
+{
+	uint64_t objects = 0, used[OBJECT_TIERS] = { 0, 0 };
+	uint64_t wrong = t->objects > OBJECTS_RECOUNTED_MAX ? 0 : recount(t, extra, tell, arg);
+
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
 			objects += a->objects;
 			used[OBJECT_CXL] += a->used[OBJECT_CXL];
 			used[OBJECT_NVME] += a->used[OBJECT_NVME];
 		}
-	wrong += differ("names", n.objects, t->objects, tell, arg);
 	wrong += differ("names of contexts", objects, t->objects, tell, arg);
-	wrong += differ("versions in memory", n.resident, t->resident, tell, arg);
-	wrong += differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
-	wrong += differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
 	wrong += differ("contexts' bytes in CXL", used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
 	wrong += differ("contexts' bytes in NVMe", used[OBJECT_NVME], t->used[OBJECT_NVME], tell,
 			arg);

@@ -36,6 +36,7 @@ struct object_account {
 	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
 	uint64_t objects;
 	uint64_t epoch; /* the latest that was asked with: versions of another are void */
+	struct list leaving[OBJECT_PRIORITIES];
 };
 
 /* One version. */
@@ -45,10 +46,11 @@ struct object {
 	bool named;
 	enum object_state state;
 	int fd; /* RESIDENT, HELD: its memory; -1 */
-	uint64_t promised_ns; /* it stays in memory until then: somebody was told of it */
+	uint64_t promised_ns; /* until then no hint makes it leave: one of it was given */
 	struct list link; /* RESIDENT: in the order of leaving; else in held or coming */
+	struct list own;  /* RESIDENT: the same among its account's */
 	struct object_account *account;
-	uint64_t context, epoch, version, size, mtime_ns, expires_ms;
+	uint64_t context, epoch, version, inode, size, mtime_ns, expires_ms;
 	uint32_t mode, priority, shift, chunks;
 	uint32_t *crc;
 	uint32_t name_bytes;
@@ -77,6 +79,8 @@ uint64_t object_charge(uint64_t size);
 
 /* A version that nobody knows of yet. NULL: no memory. */
 struct object *object_new(const struct object_record *r);
+/* The record of type PUT that tells all of it; name and sums are the version's. */
+void object_describe(const struct object *o, struct object_record *r);
 /* Of a version that is neither named nor charged. */
 void object_free(struct object *o);
 
@@ -87,9 +91,14 @@ struct object *object_find(const struct object_table *t, uint64_t context, const
 struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
 			   uint32_t bytes, bool same);
 
-/* The same of all contexts, in the order of their numbers. */
-struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
-			     uint32_t bytes);
+/* How far a walk over the names of all contexts is; zeros: at its start. */
+struct object_place {
+	uint64_t context;
+	uint32_t bytes;
+	char name[ABI_OBJECT_NAME_BYTES];
+};
+/* The first name behind the place, which moves there. NULL: none, and it is at its start again. */
+struct object *object_walk(const struct object_table *t, struct object_place *p);
 
 /*
  * Give a version its name and charge NVMe. What had the name before is returned, without a name and
@@ -98,6 +107,11 @@ struct object *object_behind(const struct object_table *t, uint64_t context, con
 struct object *object_enter(struct object_table *t, struct object_account *a, struct object *o);
 /* Take the name off a version, and its charge in NVMe. */
 void object_leave(struct object_table *t, struct object *o);
+/* What a record of the catalog says, in their order; nothing is in memory. -ENOMEM. */
+int object_replay(struct object_table *t, const struct object_record *r);
+/* The numbers of all named versions, in their order; free() it. NULL: no memory. */
+uint64_t *object_versions(const struct object_table *t);
+bool object_version_in(const uint64_t *versions, uint64_t count, uint64_t version);
 
 /* ---- accounts ------------------------------------------------------------------------------ */
 
@@ -128,14 +142,15 @@ void object_leave_next(struct object_table *t, struct object *o);
 int object_drop(struct object_table *t, struct object *o);
 /* RESIDENT, and no name has it any more -> HELD. */
 void object_hold(struct object_table *t, struct object *o);
-/* Who leaves first; only of this account, if one is given. NULL: nobody can now. */
-struct object *object_victim(const struct object_table *t, const struct object_account *a,
-			     uint64_t now_ns);
+/* Who leaves first; only of this account, if one is given. NULL: nobody is there. */
+struct object *object_victim(const struct object_table *t, const struct object_account *a);
 
 /*
- * Recount everything from the versions; tells each disagreement through tell(arg, text) and returns
- * how many there were. extra[]: charges that the caller knows of (uploads).
+ * Recount everything from the versions, if there are not too many for one event (I17), and from the
+ * accounts; tells each disagreement through tell(arg, text) and returns how many there were.
+ * extra[]: charges that the caller knows of (uploads).
  */
+#define OBJECTS_RECOUNTED_MAX 32768u
 uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
 		      void (*tell)(void *arg, const char *what), void *arg);
 

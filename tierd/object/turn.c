@@ -4,6 +4,7 @@
  * names that have lapsed, contexts that are gone. A bounded part of each a turn.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,14 +89,10 @@ static void drop(struct objects *o, struct object *x)
 static void sweep(struct objects *o)
 {
 	for (uint32_t i = 0; i < SWEPT_A_TIME; i++) {
-		struct object *x = object_behind(&o->table, o->swept_context, o->swept_name,
-						 o->swept_bytes);
+		struct object *x = object_walk(&o->table, &o->swept);
 
-		o->swept_context = x ? x->context : 0;
-		o->swept_bytes = x ? x->name_bytes : 0;
 		if (!x)
 			return;
-		memcpy(o->swept_name, x->name, x->name_bytes);
 		if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))
 			drop(o, x);
 	}
@@ -131,20 +128,15 @@ static void drop_gone(struct objects *o)
 static void place(struct objects *o)
 {
 	for (uint32_t i = 0; i < PLACED_A_TURN && o->anew.jobs < PLACES_MAX; i++) {
-		struct object *x = object_behind(&o->table, o->anew.context, o->anew.name,
-						 o->anew.bytes);
-		struct object_job *job;
+		struct object_job *job = job_new(OBJECT_PLACE, NULL);
+		struct object *x = job ? object_walk(&o->table, &o->anew.place) : NULL;
 
-		o->anew.walked = !x;
+		o->anew.walked = job && !x;
+		if (!x || in_log(o, x))
+			free(job);
 		if (!x)
-			return;
-		job = in_log(o, x) ? NULL : job_new(OBJECT_PLACE, NULL);
-		if (!job && !in_log(o, x))
-			return; /* no memory now */
-		o->anew.context = x->context;
-		o->anew.bytes = x->name_bytes;
-		memcpy(o->anew.name, x->name, x->name_bytes);
-		if (!job)
+			return; /* that was the last, or no memory now */
+		if (in_log(o, x))
 			continue;
 		fill_record(job, x, DISK_OBJECT_PUT);
 		o->anew.jobs++;

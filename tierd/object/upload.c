@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
 #include "tierd/object/index.h"
 #include "tierd/object/memfile.h"
@@ -30,10 +31,32 @@ static bool of_connection(const struct upload *u, const struct object_who *who)
 	return u->who.connection == who->connection && u->who.generation == who->generation;
 }
 
+/* ---- names and numbers --------------------------------------------------------------------- */
+
+void uploads_init(struct objects *o)
+{
+	list_init(&o->uploads);
+	for (uint32_t i = 0; i < UPLOAD_BUCKETS; i++) {
+		list_init(&o->named[i]);
+		list_init(&o->numbered[i]);
+	}
+}
+
+static uint32_t bucket_of(uint64_t context, const char *name, uint32_t bytes)
+{
+	return crc32c((uint32_t)context, name, bytes) % UPLOAD_BUCKETS;
+}
+
+static bool has_name(const struct upload *u, uint64_t context, const char *name, uint32_t bytes)
+{
+	return u->context == context && !u->unlinked && u->name_bytes == bytes &&
+	       memcmp(u->name, name, bytes) == 0;
+}
+
 struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id)
 {
-	list_each(at, &o->uploads) {
-		struct upload *u = list_entry(at, struct upload, link);
+	list_each(at, &o->numbered[id % UPLOAD_BUCKETS]) {
+		struct upload *u = list_entry(at, struct upload, numbered);
 
 		if (u->id == id && u->context == t->context &&
 		    (of_connection(u, &t->answer->who) || (upload_shared(u) && u->uid == t->uid)))
@@ -47,11 +70,10 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 {
 	struct upload *found = NULL;
 
-	list_each(at, &o->uploads) {
-		struct upload *u = list_entry(at, struct upload, link);
+	list_each(at, &o->named[bucket_of(t->context, name, bytes)]) {
+		struct upload *u = list_entry(at, struct upload, named);
 
-		if (u->context != t->context || u->unlinked || u->name_bytes != bytes ||
-		    memcmp(u->name, name, bytes))
+		if (!has_name(u, t->context, name, bytes))
 			continue;
 		if (upload_shared(u) && u->uid == t->uid)
 			return u;
@@ -63,14 +85,25 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 
 bool upload_names(const struct objects *o, uint64_t context, const char *name, uint32_t bytes)
 {
-	list_each(at, &o->uploads) {
-		const struct upload *u = list_entry(at, struct upload, link);
-
-		if (u->context == context && !u->unlinked && u->name_bytes == bytes &&
-		    memcmp(u->name, name, bytes) == 0)
+	list_each(at, &o->named[bucket_of(context, name, bytes)])
+		if (has_name(list_entry(at, struct upload, named), context, name, bytes))
 			return true;
-	}
 	return false;
+}
+
+void upload_rename(struct objects *o, struct upload *u, const char *name, uint32_t bytes)
+{
+	char former[ABI_OBJECT_NAME_BYTES];
+	uint32_t former_bytes = u->name_bytes;
+
+	memcpy(former, u->name, former_bytes);
+	u->name_bytes = bytes;
+	memcpy(u->name, name, bytes);
+	list_remove(&u->named);
+	list_push_back(&o->named[bucket_of(u->context, name, bytes)], &u->named);
+	index_update(o, u->account, name, bytes);
+	if (former_bytes)
+		index_update(o, u->account, former, former_bytes);
 }
 
 void upload_unlink(struct objects *o, struct upload *u)
@@ -85,6 +118,8 @@ void upload_drop(struct objects *o, struct upload *u)
 		close(u->fd);
 	object_give(&o->table, u->account, OBJECT_CXL, u->charged);
 	list_remove(&u->link);
+	list_remove(&u->named);
+	list_remove(&u->numbered);
 	o->upload_count--;
 	index_update(o, u->account, u->name, u->name_bytes);
 	free(u);
@@ -117,13 +152,14 @@ static uint32_t connection_uploads(const struct objects *o, const struct object_
 	return n;
 }
 
-static struct upload *upload_new(struct objects *o, const struct task *t)
+static struct upload *upload_new(struct objects *o, const struct task *t, const struct object *x)
 {
 	struct upload *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return NULL;
 	u->id = ++o->upload_id;
+	u->inode = x ? x->inode : u->id;
 	u->who = t->answer->who;
 	u->uid = t->uid;
 	u->account = t->account;
@@ -135,12 +171,12 @@ static struct upload *upload_new(struct objects *o, const struct task *t)
 		u->flags &= ~WIRE_OBJ_EXCLUSIVE;
 	u->mode = t->mode ? t->mode : MODE_DEFAULT;
 	u->priority = t->priority;
-	u->name_bytes = t->name_bytes;
-	memcpy(u->name, t->name, t->name_bytes);
 	u->fd = memfile_make(o->config.mem);
 	list_push_back(&o->uploads, &u->link);
+	list_push_back(&o->numbered[u->id % UPLOAD_BUCKETS], &u->numbered);
+	list_init(&u->named);
 	o->upload_count++;
-	index_update(o, u->account, u->name, u->name_bytes);
+	upload_rename(o, u, t->name, t->name_bytes);
 	return u;
 }
 
@@ -155,9 +191,10 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 		return;
 	}
 	u->closed = u->closed || u->closing;
-	u->closing = false;
+	u->closing = u->parked = false;
 	t->answer->fd = fd;
 	t->answer->info.upload = u->id;
+	t->answer->info.inode = u->inode;
 	t->answer->info.mode = u->mode;
 	task_end(o, t);
 }
@@ -207,20 +244,21 @@ void upload_filled(struct objects *o, struct task *t, const struct object_job *j
 	task_fail(o, t, job->res, "it could not be copied");
 }
 
-static void create_new(struct objects *o, struct task *t, const struct object *x)
+/* x: what has the name now; it begins with the bytes of that, or (copy = false) empty. */
+static void create_new(struct objects *o, struct task *t, const struct object *x, bool copy)
 {
 	struct upload *u = NULL;
 
 	if (o->upload_count < OBJECTS_UPLOADS_MAX &&
 	    connection_uploads(o, &t->answer->who) < OBJECTS_CONNECTION_UPLOADS_MAX)
-		u = upload_new(o, t);
+		u = upload_new(o, t, x);
 	if (!u || u->fd < 0) {
 		int rc = u ? u->fd : -EMFILE;
 
 		if (u)
 			upload_drop(o, u);
 		task_fail(o, t, rc, "too many objects are being written, or no descriptor is left");
-	} else if (x) {
+	} else if (copy) {
 		fill(o, t, u, x);
 	} else {
 		give_upload(o, t, u);
@@ -247,9 +285,9 @@ void upload_create(struct objects *o, struct task *t)
 	else if (t->flags & WIRE_OBJ_SHARED && u)
 		give_upload(o, t, u);
 	else if (!(t->flags & WIRE_OBJ_COPY) || !x)
-		create_new(o, t, NULL);
+		create_new(o, t, x, false);
 	else if (have_resident(o, t, x))
-		create_new(o, t, x);
+		create_new(o, t, x, true);
 }
 
 /* ---- commit, sync -------------------------------------------------------------------------- */
@@ -325,6 +363,7 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 		.context = t->context,
 		.epoch = u->epoch,
 		.version = ++o->version,
+		.inode = u->inode,
 		.mtime_ns = u->mtime_ns ? u->mtime_ns : o->wall_ms * NS_PER_MS,
 		.expires_ms = u->ttl_ms ? o->wall_ms + u->ttl_ms : 0,
 		.mode = u->mode,
@@ -454,30 +493,55 @@ static void look_left(struct objects *o, struct upload *u)
 		u->left_ns = o->now_ns;
 }
 
+/* False: there was nothing to ask the kernel. */
+static bool look_at(struct objects *o, struct upload *u)
+{
+	if (u->busy || !(u->closing || u->left || u->unlinked))
+		return false;
+	if (u->left && !u->closing && !u->unlinked)
+		look_left(o, u);
+	else if (!memfile_is_ours(u->fd)) /* asked once: it may be closed right now */
+		return true;
+	else if (u->unlinked)
+		upload_drop(o, u);
+	else
+		commit_closed(o, u);
+	return true;
+}
+
 void uploads_look(struct objects *o)
 {
 	uint32_t looks = 0;
 
 	list_each(at, &o->uploads) {
-		struct upload *u = list_entry(at, struct upload, link);
-
-		if (u->busy || !(u->closing || u->left || u->unlinked))
+		if (!look_at(o, list_entry(at, struct upload, link)) || ++looks < LOOKS_MAX)
 			continue;
-		if (looks++ >= LOOKS_MAX) {
-			/* The next look begins here: what somebody keeps open holds up nobody. */
+		/* The next look begins here: what somebody keeps open holds up nobody. */
+		if (at_next != &o->uploads) {
 			list_remove(&o->uploads);
-			list_push_back(&u->link, &o->uploads);
-			break;
+			list_push_back(at_next, &o->uploads);
 		}
-		if (u->left && !u->closing && !u->unlinked)
-			look_left(o, u);
-		else if (!memfile_is_ours(u->fd)) /* asked once: it may be closed right now */
-			continue;
-		else if (u->unlinked)
-			upload_drop(o, u);
-		else
-			commit_closed(o, u);
+		break;
 	}
+}
+
+bool closing(struct objects *o, const struct task *me)
+{
+	const struct list *bucket =
+		&o->named[bucket_of(me->context, me->name, me->name_bytes)];
+	bool found = false;
+
+	list_each(at, bucket)
+		if (has_name(list_entry(at, struct upload, named), me->context, me->name,
+			     me->name_bytes))
+			look_at(o, list_entry(at, struct upload, named));
+	list_each(at, bucket) {
+		const struct upload *u = list_entry(at, struct upload, named);
+
+		found = found || (u->closing && u->busy &&
+				  has_name(u, me->context, me->name, me->name_bytes));
+	}
+	return found;
 }
 
 void objects_connection_gone(struct objects *o, uint32_t connection, uint32_t generation)
