@@ -104,6 +104,7 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 syntax_$1 := $$(patsubst %.c,$$(O)/$1/syntax/%.ok,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
              $$(SRC_daemon) $$(SRC_tierd) $$(SRC_net) $$(SRC_tierctl) $$(SRC_tierbench) \
              $$(SRC_testlib) $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c) \
+             $$(wildcard tests/sim/*/*.c) \
              $$(wildcard tests/integration/crash*.c bench/hosts/*.c libtier/connect/*/*.c))
 syntax-$1: $$(syntax_$1)
 $$(O)/$1/syntax/%.ok: %.c $$(O)/config.mk .ci/flags.mk

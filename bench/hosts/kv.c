@@ -6,6 +6,7 @@
  *   hosts-kv [--preset NAME] put CONTEXT PROMPT BLOCKS    (0: the context alone)
  *   hosts-kv [--deadline MS] [--token-us US] [--stated-us US] [--expect BLOCKS] [--json]
  *            read CONTEXT PROMPT BLOCKS
+ *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *
  * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
  * Exit status: 0 done, 1 wrong bytes, a refusal, or not what is expected, 2 usage.
@@ -258,6 +259,17 @@ static int read_prompt(struct kv *kv)
 	return 1;
 }
 
+static int delete_prompt(struct kv *kv)
+{
+	struct tier_hosts_options o = { .size = sizeof(o) };
+
+	o.deadline_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS;
+	if (tier_hosts_delete(kv->c, kv->key, kv->blocks, &o) == 0)
+		return 0;
+	fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+	return 1;
+}
+
 /* ---- command ------------------------------------------------------------------------------- */
 
 static int open_context(struct kv *kv, const char *name, const char *preset)
@@ -310,7 +322,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read CONTEXT PROMPT BLOCKS\n", stderr);
+		fputs("usage: hosts-kv [OPTION...] put|read|delete CONTEXT PROMPT BLOCKS\n",
+		      stderr);
 		return 2;
 	}
 	kv.prompt = strtoull(argv[optind + 2], NULL, 10);
@@ -319,7 +332,9 @@ int main(int argc, char **argv)
 		return 2;
 	status = open_context(&kv, argv[optind + 1], preset);
 	if (status == 0)
-		status = strcmp(argv[optind], "put") == 0 ? put(&kv) : read_prompt(&kv);
+		status = strcmp(argv[optind], "put") == 0    ? put(&kv) :
+			 strcmp(argv[optind], "delete") == 0 ? delete_prompt(&kv) :
+							       read_prompt(&kv);
 	tier_close(kv.t);
 	free(kv.key);
 	return status;

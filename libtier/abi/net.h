@@ -14,6 +14,7 @@
  *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
+ *   DELETE (keys)          ->  <-      PLACED         on all hosts
  *   ADMIN (verb, words)    ->  <-      TEXT           one JSON document
  *
  * N1  Nothing is sent unasked: the holder sends pages of a grant only, and a requester that gets
@@ -31,7 +32,7 @@
 #include "libtier/abi/common.h"
 
 #define NET_MAGIC 0x54454e54u /* "TNET" */
-#define NET_VERSION 1u
+#define NET_VERSION 2u
 #define NET_MESSAGE_MAX 262144u
 #define NET_NAME_BYTES 64u
 #define NET_KEYS_MAX 2044u   /* of one ASK: what one put may bring */
@@ -55,6 +56,7 @@
 #define NET_PLACED 18u
 #define NET_ADMIN 19u
 #define NET_TEXT 20u
+#define NET_DELETE 21u
 
 struct net_header {
 	uint32_t magic;
@@ -96,12 +98,13 @@ struct net_ask {
 	struct net_header header;
 	uint64_t id;
 	uint64_t epoch;
+	uint64_t deleted; /* deletions that the requester has done: the holder has as many */
 	uint8_t context[32];
 	uint64_t wait_ns; /* what is left until the requester's deadline */
 	uint32_t klass;   /* TIER_CLASS_* */
 	uint32_t count;
 	/* count keys, in prefix order */
-}; /* 80 bytes */
+}; /* 88 bytes */
 
 struct net_grant {
 	struct net_header header;
@@ -132,7 +135,7 @@ struct net_word {
 	uint32_t reserved;
 }; /* 32 bytes */
 
-/* LOCATE, PULL */
+/* LOCATE, PULL, DELETE */
 struct net_want {
 	struct net_header header;
 	char context[NET_NAME_BYTES];

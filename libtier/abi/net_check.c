@@ -32,6 +32,7 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_DELETE:
 		return (struct net_form){ sizeof(struct net_want), NET_KEY_BYTES,
 					  NET_LOCAL_KEYS_MAX };
 	case NET_PLACED:
@@ -64,6 +65,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		break;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_DELETE:
 		at = offsetof(struct net_want, count);
 		break;
 	case NET_TEXT:
@@ -142,6 +144,7 @@ static bool members_good(uint16_t type, const void *m)
 		return error_good(word->error) && !word->reserved;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_DELETE:
 		return name_good(want->context, sizeof(want->context), false) &&
 		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&
 		       zero(want->reserved, sizeof(want->reserved));

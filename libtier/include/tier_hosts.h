@@ -59,6 +59,18 @@ int64_t tier_locate(tier_context *c, const tier_key *keys, uint32_t count,
 int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
 		  const struct tier_hosts_options *options, struct tier_hosts *out);
 
+/*
+ * Delete blocks by key, in prefix order, on every host that shares the context. Returns 0 when each
+ * host that is alive has done it, durably; one that is cut off has stopped to count as alive then,
+ * and does it before it shares the context again. What is put later under these keys is another
+ * matter. deadline_ns 0 = in 30 s: a host that stands still is waited for until its lease is over.
+ * options may be NULL; of them only the deadline counts. Errors: -EAGAIN not by all, or not at all:
+ * delete again; -ENOTSUP there is no etcd to agree by; -EACCES the context is not ours to write;
+ * -ENOSPC too much was deleted in this epoch, raise it; others as above. Blocks. Any thread.
+ */
+int tier_hosts_delete(tier_context *c, const tier_key *keys, uint32_t count,
+		      const struct tier_hosts_options *options);
+
 #ifdef __cplusplus
 }
 #endif

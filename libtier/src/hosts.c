@@ -18,6 +18,7 @@
 #include "libtier/src/connection.h"
 
 #define HOSTS_DEFAULT_NS (1 * NS_PER_S)
+#define HOSTS_DELETE_NS (30 * NS_PER_S)
 #define HOSTS_MAX_NS (60 * NS_PER_S)
 #define HOSTS_GRACE_NS (20 * NS_PER_MS) /* for the answer that it is late */
 
@@ -172,7 +173,8 @@ static int64_t exchange(struct tier *t, const struct net_want *m, struct tier_ho
 	return answer.usable;
 }
 
-static int read_options(struct tier_hosts_options *o, const struct tier_hosts_options *from)
+static int read_options(struct tier_hosts_options *o, const struct tier_hosts_options *from,
+			uint64_t default_ns)
 {
 	uint64_t now = time_now_ns();
 	int rc = options_read(o, sizeof(*o), from);
@@ -182,7 +184,7 @@ static int read_options(struct tier_hosts_options *o, const struct tier_hosts_op
 	if (o->klass > TIER_CLASS_SPECULATIVE || o->reserved)
 		return error_note(-EINVAL, "hosts: no such class, or reserved is not 0");
 	if (!o->deadline_ns)
-		o->deadline_ns = now + HOSTS_DEFAULT_NS;
+		o->deadline_ns = now + default_ns;
 	if (o->deadline_ns <= now)
 		return error_note(-ETIMEDOUT, "hosts: the deadline has passed");
 	if (o->deadline_ns - now > HOSTS_MAX_NS)
@@ -203,7 +205,8 @@ static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
 	if (rc == 0 && out && out->size < sizeof(out->size))
 		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
 	if (rc == 0)
-		rc = read_options(&o, options);
+		rc = read_options(&o, options,
+				  type == NET_DELETE ? HOSTS_DELETE_NS : HOSTS_DEFAULT_NS);
 	if (rc)
 		return rc;
 	m = calloc(1, sizeof(*m) + count * sizeof(*keys));
@@ -231,4 +234,12 @@ int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
 		  const struct tier_hosts_options *options, struct tier_hosts *out)
 {
 	return ask(c, keys, count, options, out, NET_PULL);
+}
+
+int tier_hosts_delete(tier_context *c, const tier_key *keys, uint32_t count,
+		      const struct tier_hosts_options *options)
+{
+	int64_t rc = ask(c, keys, count, options, NULL, NET_DELETE);
+
+	return rc < 0 ? (int)rc : 0;
 }

@@ -105,7 +105,7 @@ stranger() {
 	    body = struct.pack("32s64s64s", verb, name, b"")
 	else:
 	    body = struct.pack("64sQQQII16s32s", name, 1 << 62, 0, 0, 0, 1, b"", b"")
-	s.sendall(struct.pack("<IHHII", 0x54454E54, 1, kind, 16 + len(body), 0) + body)
+	s.sendall(struct.pack("<IHHII", 0x54454E54, 2, kind, 16 + len(body), 0) + body)
 	answer = s.recv(65536)
 	print("names it" if b'"kv"' in answer else "", "error",
 	      struct.unpack_from("<i", answer, 16)[0])
@@ -283,6 +283,33 @@ if command -v etcd >/dev/null; then
 	reads A 15 0 '"located": 0'
 	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ after a start'
 
+	# So is a deletion. Who stands still holds it up; who joins has to do it before it serves.
+	kv A put kv 40 50
+	reads B 40 50 '"status": "ready"'
+	wants 0 '' kv B delete kv 40 50
+	reads A 40 0 '"located": 0.*"local": 0'
+	reads B 40 0 '"located": 0.*"local": 0'
+	kv A put kv 40 50
+	reads B 40 50 '"status": "ready"'
+	kv A put kv 41 50
+	reads B 41 50 '"status": "ready"'
+	stand_still "${net_pid[B]}"
+	begun=$(date +%s%N)
+	wants 0 '' kv A delete kv 41 50
+	took_ms=$((($(date +%s%N) - begun) / 1000000))
+	[ $took_ms -ge 500 ] || lab_fail "deleted after $took_ms ms, before the lease was over"
+	kill -CONT "${net_pid[B]}"
+	meet A B
+	gone() { kv B --expect 0 read kv 41 50; }
+	eventually 20 gone || lab_fail 'who was away still has what was deleted'
+	kv A put kv 42 50
+	reads B 42 50 '"status": "ready"'
+	net_down B
+	wants 0 '' kv A delete kv 42 50
+	net_up B --tls "$LAB/certs/B" --etcd "$url" --lease 2s
+	meet B A
+	reads B 42 0 '"located": 0.*"local": 0'
+
 	# Without etcd: no epoch; strict contexts are shared for a lease, others go on (R6).
 	for host in A B; do
 		kv $host put sure 0 0
@@ -298,6 +325,7 @@ if command -v etcd >/dev/null; then
 	wants 0 '"usable": 0' kv B --json --expect 0 read sure 2 50
 	reads B 16 50 '"status": "ready"'
 	wants 1 'etcd does not answer' ctl A hosts epoch kv
+	wants 1 'etcd does not answer' kv A --deadline 3000 delete kv 16 50
 	kill -CONT $etcd_pid
 	again() { kv B --json --expect 50 read sure 2 50; }
 	eventually 20 again || lab_fail 'a strict context is not shared again'

@@ -53,7 +53,7 @@ def swap(body, pages):
 
 def word(kind, body):
     """A message of one word about the grant that body is of."""
-    return HEADER.pack(0x54454E54, 1, kind, 32, 0) + bytes(body[16:24]) + bytes(8)
+    return HEADER.pack(0x54454E54, 2, kind, 32, 0) + bytes(body[16:24]) + bytes(8)
 
 
 def spoil(mode, state, kind, body, pages):
@@ -65,7 +65,7 @@ def spoil(mode, state, kind, body, pages):
     elif mode in ("mute", "noise", "huge") and kind != HELLO:
         if mode == "mute":
             time.sleep(600)
-        yield b"\xff" * 64 if mode == "noise" else HEADER.pack(0x54454E54, 1, 3, 1 << 31, 0)
+        yield b"\xff" * 64 if mode == "noise" else HEADER.pack(0x54454E54, 2, 3, 1 << 31, 0)
     elif kind == GRANT:
         if mode == "more":
             body[28:32] = struct.pack("<I", struct.unpack_from("<I", body, 28)[0] + 1)

@@ -526,6 +526,8 @@ static int try_hosts(struct world *w)
 
 	if (rc == -ENOTCONN)
 		rc = negative(tier_pull(w->c, w->key, BLOCKS, NULL, &out));
+	if (rc == -ENOTCONN)
+		rc = tier_hosts_delete(w->c, w->key, BLOCKS, NULL);
 	return rc == -ENOTCONN ? 0 : rc;
 }
 

@@ -94,4 +94,7 @@ void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct wor
 int world_run(const struct move *moves, uint32_t n, const struct world_faults *faults, bool trace,
 	      struct world_result *result);
 
+/* random.c: the next number of a sequence of one's own */
+uint64_t random_next(uint64_t *state);
+
 #endif

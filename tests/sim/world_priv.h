@@ -533,7 +533,4 @@ bool device_catalog(struct world *w, const struct disk_catalog **head,
 void device_void_torn(struct world *w, uint64_t sequence);
 void device_recover(struct world *w);
 
-/* random.c: the next number of a sequence of one's own */
-uint64_t random_next(uint64_t *state);
-
 #endif

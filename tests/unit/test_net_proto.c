@@ -221,16 +221,18 @@ static void test_a_grant_that_lapsed_is_not_whole(void **state)
 	end(w);
 }
 
-static void test_a_pages_seed_is_its_key_epoch_and_number(void **state)
+static void test_a_pages_crc_is_of_its_key_epoch_number_and_bytes(void **state)
 {
 	uint8_t key[NET_KEY_BYTES] = { 1 }, other[NET_KEY_BYTES] = { 2 };
-	uint32_t seed = page_seed(key, 1, 1);
+	const struct shape_page page = { .page = 1, .bytes = 4 }, next = { .page = 2, .bytes = 4 };
+	uint32_t crc = page_crc(key, 1, &page, "abcd");
 
 	(void)state;
-	assert_int_equal(seed, page_seed(key, 1, 1));
-	assert_int_not_equal(seed, page_seed(other, 1, 1));
-	assert_int_not_equal(seed, page_seed(key, 2, 1));
-	assert_int_not_equal(seed, page_seed(key, 1, 2));
+	assert_int_equal(crc, page_crc(key, 1, &page, "abcd"));
+	assert_int_not_equal(crc, page_crc(other, 1, &page, "abcd"));
+	assert_int_not_equal(crc, page_crc(key, 2, &page, "abcd"));
+	assert_int_not_equal(crc, page_crc(key, 1, &next, "abcd"));
+	assert_int_not_equal(crc, page_crc(key, 1, &page, "abce"));
 }
 
 static void test_a_peer_that_failed_is_asked_by_nobody_until_met(void **state)
@@ -366,7 +368,7 @@ int main(void)
 		cmocka_unit_test(test_a_frame_that_is_not_the_next_one_is_refused),
 		cmocka_unit_test(test_no_page_comes_behind_the_last_one),
 		cmocka_unit_test(test_a_grant_that_lapsed_is_not_whole),
-		cmocka_unit_test(test_a_pages_seed_is_its_key_epoch_and_number),
+		cmocka_unit_test(test_a_pages_crc_is_of_its_key_epoch_number_and_bytes),
 		cmocka_unit_test(test_a_peer_that_failed_is_asked_by_nobody_until_met),
 		cmocka_unit_test(test_there_are_as_many_peers_as_there_is_room),
 		cmocka_unit_test(test_estimates_follow_the_slower_of_wire_and_device),

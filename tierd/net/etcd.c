@@ -65,12 +65,14 @@ static json_t *call(struct etcd *e, const char *path, json_t *question)
 	return answer;
 }
 
+#define VALUE_MAX 6000u /* a deletion's keys */
+
 /* Bytes as etcd's JSON has them. */
 static json_t *base64(const void *bytes, size_t count)
 {
-	unsigned char text[1024];
+	unsigned char text[VALUE_MAX / 3 * 4 + 8];
 
-	if (count > 700)
+	if (count > VALUE_MAX)
 		return json_null();
 	EVP_EncodeBlock(text, bytes, (int)count);
 	return json_string((char *)text);
@@ -79,7 +81,7 @@ static json_t *base64(const void *bytes, size_t count)
 /* The reverse: its length with a NUL behind it, or negative: it is none. */
 static int text_of(const json_t *from, char *to, size_t bytes)
 {
-	unsigned char plain[1024];
+	unsigned char plain[VALUE_MAX / 3 * 4 + 8];
 	size_t length = json_string_length(from);
 	int count;
 
@@ -97,7 +99,7 @@ static int text_of(const json_t *from, char *to, size_t bytes)
 
 static json_t *from_base64(const json_t *text)
 {
-	char bytes[1024];
+	char bytes[VALUE_MAX + 1];
 	int count = text_of(text, bytes, sizeof(bytes));
 
 	return count > 0 ? json_loadb(bytes, (size_t)count, 0, NULL) : NULL;
@@ -109,12 +111,11 @@ static json_t *key_of(const struct etcd *e, const char *key)
 {
 	char text[KEY_BYTES_MAX];
 
-	snprintf(text, sizeof(text), "/tier/%s/%s", e->n->config.fleet, key);
+	snprintf(text, sizeof(text), "/tier/%s/%.240s", e->n->config.fleet, key);
 	return base64(text, strlen(text));
 }
 
-/* { "key", "value" } and perhaps "lease"; takes value over. */
-static json_t *put_of(const struct etcd *e, const char *key, json_t *value, bool leased)
+json_t *etcd_to_put(const struct etcd *e, const char *key, json_t *value, bool leased)
 {
 	char *text CLEANUP_FREE = json_dumps(value, JSON_COMPACT);
 	json_t *put;
@@ -125,77 +126,95 @@ static json_t *put_of(const struct etcd *e, const char *key, json_t *value, bool
 	put = json_pack("{s:o, s:o}", "key", key_of(e, key), "value", base64(text, strlen(text)));
 	if (leased)
 		json_object_set_new(put, "lease", json_string(e->lease));
-	return put;
+	return json_pack("{s:o}", "request_put", put);
 }
 
-static bool done(json_t *answer)
+json_t *etcd_to_delete(const struct etcd *e, const char *below, const char *before)
 {
-	bool there = answer != NULL;
+	char end[KEY_BYTES_MAX];
+	json_t *range = json_pack("{s:o}", "key", key_of(e, below));
 
-	json_decref(answer);
-	return there;
+	snprintf(end, sizeof(end), "%s%s", below, before ? before : "");
+	if (before)
+		json_object_set_new(range, "range_end", key_of(e, end));
+	return json_pack("{s:o}", "request_delete_range", range);
 }
 
-bool etcd_put(struct etcd *e, const char *key, json_t *value, bool leased)
+static int64_t number_in(const json_t *answer, const char *path)
 {
-	return done(call(e, "kv/put", put_of(e, key, value, leased)));
+	const char *text = json_string_value(json_at(answer, path));
+
+	return text ? (int64_t)strtoll(text, NULL, 10) : 0;
 }
 
-bool etcd_put_if(struct etcd *e, const char *key, json_t *value, int64_t mod)
+int etcd_change(struct etcd *e, const char *key, int64_t *mod, json_t *parts)
 {
 	json_t *compare = json_pack("{s:o, s:s, s:s, s:I}", "key", key_of(e, key), "target", "MOD",
-				    "result", "EQUAL", "mod_revision", (json_int_t)mod);
-	json_t *put = json_pack("{s:o}", "request_put", put_of(e, key, value, false));
-	json_t *answer = call(e, "kv/txn", json_pack("{s:[o], s:[o]}", "compare", compare,
-						     "success", put));
-	bool succeeded = json_is_true(json_at(answer, "succeeded"));
+				    "result", "EQUAL", "mod_revision", (json_int_t)*mod);
+	json_t *answer = call(e, "kv/txn", json_pack("{s:[o], s:o}", "compare", compare,
+						     "success", parts));
+	int rc = !answer ? -EAGAIN : json_is_true(json_at(answer, "succeeded")) ? 0 : -ESTALE;
 
+	if (rc == 0)
+		*mod = number_in(answer, "header.revision");
 	json_decref(answer);
-	return succeeded;
+	return rc;
 }
 
-bool etcd_delete(struct etcd *e, const char *key)
-{
-	return done(call(e, "kv/deleterange", json_pack("{s:o}", "key", key_of(e, key))));
-}
-
-static json_t *one_of(const json_t *kv, size_t skip)
+static json_t *one_of(const struct etcd *e, const json_t *kv, size_t skip)
 {
 	char key[KEY_BYTES_MAX];
-	const char *mod = json_string_value(json_at(kv, "mod_revision"));
+	const char *lease = json_string_value(json_at(kv, "lease"));
+	json_int_t mod = number_in(kv, "mod_revision");
 	json_t *value = from_base64(json_at(kv, "value"));
 
 	if (!value || !mod || text_of(json_at(kv, "key"), key, sizeof(key)) <= (int)skip) {
 		json_decref(value);
 		return NULL;
 	}
-	return json_pack("{s:s, s:o, s:I}", "name", key + skip, "value", value, "mod",
-			 (json_int_t)strtoll(mod, NULL, 10));
+	return json_pack("{s:s, s:o, s:I, s:b}", "name", key + skip, "value", value, "mod", mod,
+			 "lease", lease && strcmp(lease, e->lease) == 0);
 }
 
-json_t *etcd_range(struct etcd *e, const char *below)
+json_t *etcd_between(struct etcd *e, const char *below, const char *from, const char *to)
 {
-	char end[KEY_BYTES_MAX];
-	size_t length = strlen(below), skip = strlen(e->n->config.fleet) + 7 + length;
+	char begin[KEY_BYTES_MAX], end[KEY_BYTES_MAX];
+	size_t skip = strlen(e->n->config.fleet) + 7 + strlen(below);
 	json_t *answer, *list = NULL;
 	const json_t *kvs;
 
-	/* Up to the first key that does not begin like that: '/' + 1 = '0'. */
-	snprintf(end, sizeof(end), "%.*s0", (int)length - 1, below);
-	answer = call(e, "kv/range", json_pack("{s:o, s:o}", "key", key_of(e, below), "range_end",
+	snprintf(begin, sizeof(begin), "%s%s", below, from);
+	snprintf(end, sizeof(end), "%s%s", below, to);
+	answer = call(e, "kv/range", json_pack("{s:o, s:o}", "key", key_of(e, begin), "range_end",
 					       key_of(e, end)));
 	kvs = json_at(answer, "kvs");
 	if (answer)
 		list = json_array();
 	for (size_t i = 0; i < json_array_size(kvs); i++)
-		json_array_append_new(list, one_of(json_array_get(kvs, i), skip));
+		json_array_append_new(list, one_of(e, json_array_get(kvs, i), skip));
 	json_decref(answer);
 	return list;
 }
 
+json_t *etcd_range(struct etcd *e, const char *below)
+{
+	return etcd_between(e, below, "", "\x7f"); /* names are letters: all are before that */
+}
+
 /* ---- the lease ------------------------------------------------------------------------------ */
 
-static bool get_lease(struct etcd *e)
+int etcd_keep(struct etcd *e)
+{
+	json_t *answer = e->lease[0] ? call(e, "lease/keepalive",
+					    json_pack("{s:s}", "ID", e->lease)) : NULL;
+	int rc = json_is_string(json_at(answer, "result.TTL")) ? 0 :
+		 answer || !e->lease[0] ? -ESTALE : -EAGAIN;
+
+	json_decref(answer);
+	return rc;
+}
+
+int etcd_lease(struct etcd *e)
 {
 	json_t *answer = call(e, "lease/grant",
 			      json_pack("{s:I}", "TTL",
@@ -204,24 +223,7 @@ static bool get_lease(struct etcd *e)
 
 	snprintf(e->lease, sizeof(e->lease), "%s", id ? id : "");
 	json_decref(answer);
-	return e->lease[0];
-}
-
-bool etcd_lease(struct etcd *e, bool *fresh)
-{
-	json_t *answer;
-	bool alive;
-
-	*fresh = false;
-	if (e->lease[0]) {
-		answer = call(e, "lease/keepalive", json_pack("{s:s}", "ID", e->lease));
-		alive = json_is_string(json_at(answer, "result.TTL"));
-		if (alive || !answer)
-			return done(answer);
-		json_decref(answer);
-	}
-	*fresh = true;
-	return get_lease(e);
+	return e->lease[0] ? 0 : -EAGAIN;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
 
@@ -56,19 +55,16 @@ static uint64_t reattached(const struct node *n)
 /* ---- probes -------------------------------------------------------------------------------- */
 
 /* The context that a question means: -ENOENT, -ESTALE. */
-static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch,
+static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch, uint64_t deleted,
 		      struct share **out)
 {
 	struct share *s = share_digest(h->n, digest);
+	int rc = s ? share_grants(h->n, s, epoch, deleted) : -ENOENT;
 
-	if (!s)
-		return -ENOENT;
-	if (!share_stands(h->n, s) || tier_context_epoch(s->c) != epoch) {
+	if (s && rc)
 		share_put(h->n, s);
-		return -ESTALE;
-	}
-	*out = s;
-	return 0;
+	*out = rc ? NULL : s;
+	return rc;
 }
 
 static uint32_t match(struct holder *h, struct share *s, const void *keys, uint32_t count,
@@ -91,7 +87,7 @@ static int answer_probe(struct holder *h, const struct net_probe *m)
 	};
 	struct share *s;
 
-	out.error = context_of(h, m->context, m->epoch, &s);
+	out.error = context_of(h, m->context, m->epoch, 0, &s);
 	if (!out.error) {
 		out.found = match(h, s, m + 1, m->count, &out.cold);
 		share_put(h->n, s);
@@ -134,7 +130,7 @@ static int stream_open(struct grant *g, uint32_t layer)
 static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *m)
 {
 	uint32_t cold;
-	int rc = context_of(h, m->context, m->epoch, &g->share);
+	int rc = context_of(h, m->context, m->epoch, m->deleted, &g->share);
 
 	if (rc)
 		return rc;
@@ -227,9 +223,9 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 	for (uint32_t i = 0; i < count; i++) {
 		const struct shape_page *p =
 			shape_at(&g->share->shape, at->layer, at->at + i, &block);
-		uint32_t seed = page_seed(g->key[block].bytes, g->serve.epoch, p->page);
 
-		h->frame.crc[i] = crc32c(seed, h->lease[i].data, p->bytes);
+		h->frame.crc[i] = page_crc(g->key[block].bytes, g->serve.epoch, p,
+					   h->lease[i].data);
 		rc = rc ? rc : tier_lease_check(&h->lease[i]);
 		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
 	}

@@ -105,9 +105,29 @@ static void answer_want(struct node *n, const struct net_want *m, const struct u
 	}
 	local = tier_match(w.share->c, w.keys, m->count, NULL);
 	w.epoch = tier_context_epoch(w.share->c);
+	w.deleted = share_deleted(n, w.share);
 	w.local = local < 0 ? 0 : (uint32_t)local;
 	place(n, &w, out);
 	share_put(n, w.share);
+}
+
+/* Of all hosts that share the context. Who may write it may. */
+static void answer_delete(struct node *n, const struct net_want *m, const struct ucred *who,
+			  struct net_placed *out)
+{
+	struct share *s;
+
+	out->error = share_named(n, m->context, who, &s);
+	snprintf(out->text, sizeof(out->text), "%s", refusal(out->error));
+	if (out->error)
+		return;
+	out->error = -EACCES;
+	snprintf(out->text, sizeof(out->text), "only who may write the context may do that");
+	if (share_writable(s, who))
+		out->error = epochs_delete(n, s, m, out->text);
+	if (!out->error)
+		out->text[0] = '\0';
+	share_put(n, s);
 }
 
 static int take_want(struct node *n, struct conn *c, const struct ucred *who)
@@ -121,7 +141,10 @@ static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 
 	/* libtier asks for no more: who speaks for themselves holds no puller longer than that. */
 	m->deadline_ns = m->deadline_ns < most_ns ? m->deadline_ns : most_ns;
-	answer_want(n, m, who, &out);
+	if (m->header.type == NET_DELETE)
+		answer_delete(n, m, who, &out);
+	else
+		answer_want(n, m, who, &out);
 	return conn_send_message(c, &out.header, time_now_ns() + LOCAL_ANSWER_NS);
 }
 
@@ -241,6 +264,7 @@ static int take(struct node *n, struct conn *c, const struct ucred *who)
 	switch (conn_got(c)->type) {
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_DELETE:
 		return take_want(n, c, who);
 	case NET_ADMIN:
 		return take_admin(n, c, who);

@@ -49,7 +49,7 @@ static void fill(struct round *r, const uint32_t *depth, uint32_t count, uint64_
 		.id = id, .epoch = r->w->epoch, .count = count,
 	};
 	r->m.header.length = (uint32_t)(sizeof(r->m) + count * NET_KEY_BYTES);
-	memcpy(r->m.context, r->w->share->digest, sizeof(r->m.context));
+	memcpy(r->m.context, r->w->share->agreed.digest, sizeof(r->m.context));
 	for (uint32_t i = 0; i < count; i++)
 		memcpy(r->bytes + sizeof(r->m) + i * NET_KEY_BYTES, &r->w->keys[depth[i]],
 		       NET_KEY_BYTES);

@@ -444,6 +444,9 @@ int main(int argc, char **argv)
 	if (getrandom(&node.self.incarnation, sizeof(node.self.incarnation), 0) < 0 ||
 	    node.stop < 0 || curl_global_init(CURL_GLOBAL_DEFAULT))
 		return 1;
+	node.agree.lease_ns = node.config.lease_ns;
+	if (!node.config.etcd[0])
+		agree_alone(&node.agree);
 	node.self.name = node.config.name;
 	node.self.stop = node.stop;
 	return run(signalfd(-1, &set, SFD_CLOEXEC)) ? 1 : 0;

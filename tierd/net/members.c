@@ -172,44 +172,53 @@ static void forget_absent(struct node *n, const json_t *names) REQUIRES(n->peers
 	}
 }
 
-static bool read_others(struct etcd *e, struct node *n)
+/* Our own record, as etcd has it. */
+static void judge_own(const struct node *n, const json_t *one, const struct peer *p,
+		      struct agree_answer *out)
+{
+	out->mod = json_integer_value(json_at(one, "mod"));
+	out->right = json_is_true(json_at(one, "lease")) && p->incarnation == n->self.incarnation &&
+		     strcmp(p->address, n->config.advertise) == 0;
+}
+
+int etcd_members(struct etcd *e, struct node *n, struct agree_answer *out)
 {
 	json_t *list = etcd_range(e, "member/"), *names = json_object();
-	bool there = list != NULL;
 
-	if (there) {
-		LOCK_SCOPE(&n->peers_lock);
-		for (size_t i = 0; i < json_array_size(list); i++) {
-			struct peer p;
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *one = json_array_get(list, i);
+		struct peer p;
 
-			if (!read_member(json_at(json_array_get(list, i), "value"), &p) ||
-			    strcmp(p.name, n->config.name) == 0)
-				continue;
-			json_object_set_new(names, p.name, json_true());
-			peers_member(&n->peers, &p, time_now_ns());
+		if (!read_member(json_at(one, "value"), &p))
+			continue;
+		if (strcmp(p.name, n->config.name) == 0) {
+			judge_own(n, one, &p, out);
+			continue;
 		}
+		json_object_set_new(names, p.name, json_true());
+		LOCK_SCOPE(&n->peers_lock);
+		peers_member(&n->peers, &p, time_now_ns());
+	}
+	if (list) {
+		LOCK_SCOPE(&n->peers_lock);
 		forget_absent(n, names);
 		n->etcd_seen_ns = time_now_ns();
 	}
 	json_decref(names);
 	json_decref(list);
-	return there;
+	return list ? 0 : -EAGAIN;
 }
 
-bool etcd_members(struct etcd *e, struct node *n, bool fresh)
+int etcd_enter(struct etcd *e, const struct node *n, int64_t *mod)
 {
 	char key[NET_NAME_BYTES + 8];
-	json_t *record;
+	json_t *record = json_pack("{s:s, s:s, s:o}", "name", n->config.name, "address",
+				   n->config.advertise, "incarnation",
+				   json_sprintf("%016llx",
+						(unsigned long long)n->self.incarnation));
 
 	snprintf(key, sizeof(key), "member/%s", n->config.name);
-	record = json_pack("{s:s, s:s, s:o}", "name", n->config.name, "address",
-			   n->config.advertise, "incarnation",
-			   json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
-	if (!fresh)
-		json_decref(record);
-	else if (!etcd_put(e, key, record, true))
-		return false;
-	return read_others(e, n);
+	return etcd_change(e, key, mod, json_pack("[o]", etcd_to_put(e, key, record, true)));
 }
 
 /* ---- the thread ---------------------------------------------------------------------------- */
@@ -249,22 +258,11 @@ bool node_stopped(const struct node *n, uint64_t wait_ns)
 	return ppoll(&p, 1, &wait, NULL) > 0;
 }
 
-/*
- * Once in a fifth of a lease: say that we are here, what we have applied, and look who else is. The
- * lease is ours from when it was asked for: strict contexts are served for so long (R6).
- */
+/* Once in a fifth of a lease: agree.h. */
 static void turn(struct etcd *e, struct node *n, bool *away)
 {
-	uint64_t now = time_now_ns();
-	bool fresh, here = etcd_lease(e, &fresh);
+	bool here = epochs_turn(e, n);
 
-	n->renew = n->renew || fresh;
-	here = here && epochs_turn(e, n, n->renew) && etcd_members(e, n, n->renew);
-	if (here) {
-		LOCK_SCOPE(&n->peers_lock);
-		n->lease_until_ns = now + n->config.lease_ns;
-		n->renew = false;
-	}
 	if (here == *away)
 		log_event(&n->log, here ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
 			  here ? "etcd answers again" : "etcd does not answer", n->config.etcd,

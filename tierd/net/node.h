@@ -6,7 +6,7 @@
  *
  *   main.c       options, start, end
  *   members.c    peers: looks at new ones and at those on probation; who is there by etcd
- *   epochs.c     epochs of shared contexts, by etcd; etcd.c its calls
+ *   epochs.c     epochs and deletions of shared contexts, by etcd; etcd.c its calls
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
  *   requester.c  asks other hosts: locate.c where, pull.c the bytes
@@ -24,10 +24,11 @@
 
 #include "libtier/base/lock.h"
 #include "libtier/base/log.h"
+#include "tierd/net/agree.h"
 #include "tierd/net/conn.h"
 #include "tierd/net/proto.h"
 
-#define NODE_SHARES_MAX 64u
+#define NODE_SHARES_MAX AGREE_SHARES_MAX
 #define NODE_PULLERS_MAX 8u
 #define NODE_POOLED_MAX 4u /* idle connections to a peer */
 #define NODE_THREADS_MAX 64u /* of each kind of connection */
@@ -38,12 +39,8 @@
 /* A context that is shared. What it points to stays as long as it is held. */
 struct share {
 	uint32_t holders; /* node.shares */
-	bool shared;      /* node.shares */
-	bool known;       /* node.shares: with etcd: its epoch there was applied once */
-	bool strict;      /* not served when our lease is over (R6) */
-	uint64_t told;    /* epochs.c: the epoch that etcd knows us to have applied */
+	struct agreed agreed; /* node.shares; its digest never changes */
 	char name[NET_NAME_BYTES];
-	uint8_t digest[32];
 	uint64_t number;  /* tierd's, never used again: tells a context from its successor */
 	uint32_t owner_uid, owner_gid, mode;
 	uint64_t looked_ns; /* node.shares: when tierd said so */
@@ -57,6 +54,7 @@ struct puller {
 	const struct share *share; /* node.pullers: what is being brought, from this key on */
 	tier_key from;
 	uint64_t serial; /* user_data of the last put */
+	uint32_t unsettled; /* node.pullers: puts that tierd has not answered */
 	char name[NET_NAME_BYTES];
 	uint64_t number; /* of the context that c is */
 	tier_context *c;
@@ -85,12 +83,11 @@ struct node {
 
 	struct lock shares;
 	struct share *share[NODE_SHARES_MAX] GUARDED_BY(shares);
+	struct agree agree GUARDED_BY(shares);
 
 	struct lock peers_lock;
 	struct peers peers GUARDED_BY(peers_lock);
 	uint64_t etcd_seen_ns GUARDED_BY(peers_lock); /* when it last answered; 0 = never */
-	uint64_t lease_until_ns GUARDED_BY(peers_lock);
-	bool renew; /* the members' thread: records under our lease are to be written anew */
 	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
 
 	struct lock pool;
@@ -116,10 +113,20 @@ int share_named(struct node *n, const char *name, const struct ucred *who, struc
 struct share *share_digest(struct node *n, const uint8_t digest[32]);
 void share_put(struct node *n, struct share *s);
 /* Is it still shared, the same one, and may it be served at this moment (R5, R6)? */
-bool share_stands(struct node *n, const struct share *s);
+bool share_stands(struct node *n, struct share *s);
+/* May blocks of this epoch be granted to who has done so many deletions? 0 or -ESTALE. */
+int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted);
+/* May what was asked for under these be published? Then p has one more put that is not settled. */
+bool share_publishes(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted,
+		     struct puller *p);
+/* The deletions that are done here. */
+uint64_t share_deleted(struct node *n, const struct share *s);
+/* Its owner, root, and who may write it. */
+bool share_writable(const struct share *s, const struct ucred *who);
+/* What agree.h wants set before each call. */
+void share_refresh(struct node *n, struct share *s) REQUIRES(n->shares);
 /* The one in place i of NODE_SHARES_MAX, held, or NULL. */
 struct share *share_at(struct node *n, uint32_t i);
-void share_known(struct node *n, struct share *s);
 /* Those that these credentials open. */
 json_t *share_list(struct node *n, const struct ucred *who);
 
@@ -136,8 +143,12 @@ int members_place(struct node *n, const char *name);
 json_t *members_list(struct node *n);
 bool node_stopped(const struct node *n, uint64_t wait_ns);
 
-/* epochs.c: raise the epoch on all hosts. R5: 0 once all have applied it or their lease is over. */
+/*
+ * epochs.c, on all hosts: raise the epoch (0: by one), delete keys. R5: 0 once all have applied it
+ * or their lease is over; -EAGAIN: by until_ns not all have.
+ */
 int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
+int epochs_delete(struct node *n, struct share *s, const struct net_want *m, char *text);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 
@@ -175,7 +186,7 @@ struct wanted {
 	const struct net_want *want;
 	const tier_key *keys;
 	uint32_t local; /* blocks that are here */
-	uint64_t epoch;
+	uint64_t epoch, deleted;
 	uint64_t begun_ns;
 };
 
@@ -186,6 +197,8 @@ uint64_t answer_until(uint64_t deadline_ns);
  * Brings blocks [local, at most usable), adds to what PLACED says, and returns blocks usable now.
  * Who wants what another one is bringing waits for that first.
  */
+/* Puts that a pull did not wait for: are they answered? Then deletions may be done. */
+void pull_settle(struct node *n);
 int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
 
 #endif

@@ -16,12 +16,14 @@ static void header(struct net_header *h, uint16_t type, size_t length)
 	h->length = (uint32_t)length;
 }
 
-uint32_t page_seed(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, uint32_t page)
+uint32_t page_crc(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, const struct shape_page *page,
+		  const void *bytes)
 {
 	uint32_t crc = crc32c(0, key, NET_KEY_BYTES);
 
 	crc = crc32c(crc, &epoch, sizeof(epoch));
-	return crc32c(crc, &page, sizeof(page));
+	crc = crc32c(crc, &page->page, sizeof(page->page));
+	return crc32c(crc, bytes, page->bytes);
 }
 
 /* ---- cursor -------------------------------------------------------------------------------- */

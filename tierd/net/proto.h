@@ -50,8 +50,9 @@ static inline const struct shape_page *shape_at(const struct shape *s, uint32_t 
 	return &s->page[s->first[layer] + at % pages];
 }
 
-/* N4: what a page's CRC begins with. */
-uint32_t page_seed(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, uint32_t page);
+/* N4: a page's CRC begins with what the page is. */
+uint32_t page_crc(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, const struct shape_page *page,
+		  const void *bytes);
 
 /* ---- cursor: where a grant's pages are ------------------------------------------------------ */
 

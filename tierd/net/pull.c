@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
 
@@ -91,12 +90,48 @@ static void puller_give(struct node *n, struct puller *p)
 	pthread_cond_broadcast(&n->puller_free);
 }
 
-/* The context through the puller's own connection. */
-static int puller_open(struct puller *p, const struct share *s)
+/* A tierd that went away ends what it was asked. */
+static void settled(struct node *n, struct puller *p, int got)
 {
+	LOCK_SCOPE(&n->pullers_lock);
+	if (got < 0 || (uint32_t)got > p->unsettled)
+		p->unsettled = 0;
+	else
+		p->unsettled -= (uint32_t)got;
+}
+
+void pull_settle(struct node *n)
+{
+	struct tier_completion done[NET_GRANTS_MAX];
+
+	for (uint32_t i = 0; i < n->config.pullers; i++) {
+		struct puller *p = &n->puller[i];
+		bool mine;
+
+		{
+			LOCK_SCOPE(&n->pullers_lock);
+			mine = !p->busy && p->unsettled;
+			p->busy = p->busy || mine;
+		}
+		if (!mine)
+			continue;
+		settled(n, p, tier_wait(p->t, done, 1, NET_GRANTS_MAX, 0));
+		puller_give(n, p);
+	}
+}
+
+/* The context through the puller's own connection. */
+static int puller_open(struct node *n, struct puller *p, const struct share *s, uint64_t until_ns)
+{
+	struct tier_completion done[NET_GRANTS_MAX];
 	int rc;
 
 	tier_check(p->t);
+	/* What a pull did not wait for is of that context (share_refresh). */
+	while (p->unsettled && time_now_ns() < until_ns)
+		settled(n, p, tier_wait(p->t, done, 1, NET_GRANTS_MAX, until_ns - time_now_ns()));
+	if (p->unsettled)
+		return -ETIMEDOUT;
 	if (p->c && p->number == s->number && strcmp(p->name, s->name) == 0)
 		return 0;
 	tier_context_close(p->c);
@@ -105,6 +140,7 @@ static int puller_open(struct puller *p, const struct share *s)
 	if (rc)
 		return rc;
 	memcpy(p->name, s->name, sizeof(p->name));
+	LOCK_SCOPE(&n->pullers_lock);
 	p->number = s->number;
 	return 0;
 }
@@ -130,6 +166,7 @@ static void reap(struct job *j, uint32_t left, uint64_t until_ns)
 		int got = tier_wait(j->puller->t, done, 1, NET_GRANTS_MAX,
 				    until_ns > now ? until_ns - now : 0);
 
+		settled(j->n, j->puller, got);
 		if (got <= 0)
 			return;
 		for (int i = 0; i < got; i++) /* others are of a pull that did not wait */
@@ -157,8 +194,10 @@ static int put_commit(struct job *j, struct part *part)
 {
 	int rc = tier_put_commit(part->put, ++j->puller->serial);
 
-	if (rc)
+	if (rc) {
+		settled(j->n, j->puller, 1);
 		return ours(j, rc);
+	}
 	part->put = NULL;
 	j->puts++;
 	part->pull.state = PULL_FREE;
@@ -178,7 +217,7 @@ static struct part *part_of(struct job *j, uint64_t id)
 static int ask(struct job *j, struct part *part)
 {
 	uint32_t left = j->end - j->next;
-	struct net_ask m = { .klass = j->w->want->klass };
+	struct net_ask m = { .deleted = j->w->deleted, .klass = j->w->want->klass };
 	struct iovec iov[2];
 
 	part->first = j->next;
@@ -186,7 +225,7 @@ static int ask(struct job *j, struct part *part)
 				    .deadline_ns = j->w->want->deadline_ns,
 				    .asked = left < j->part_blocks ? left : j->part_blocks };
 	j->next += part->pull.asked;
-	memcpy(m.context, j->w->share->digest, sizeof(m.context));
+	memcpy(m.context, j->w->share->agreed.digest, sizeof(m.context));
 	pull_ask(&part->pull, &j->w->share->shape, &m, time_now_ns());
 	iov[0] = (struct iovec){ &m, sizeof(m) };
 	iov[1] = (struct iovec){ (void *)(uintptr_t)&j->w->keys[part->first],
@@ -242,10 +281,10 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
 		const tier_key *key = &j->w->keys[part->first + block];
-		uint32_t crc, seed = page_seed(key->bytes, j->w->epoch, p->page);
+		uint32_t crc;
 
 		memcpy(&crc, (const uint8_t *)(m + 1) + i * sizeof(crc), sizeof(crc));
-		if (crc32c(seed, j->iov[i].iov_base, p->bytes) != crc)
+		if (page_crc(key->bytes, j->w->epoch, p, j->iov[i].iov_base) != crc)
 			rc = -EBADMSG;
 	}
 	return rc;
@@ -278,20 +317,15 @@ static void give_up(struct job *j, struct part *part)
 	part->pull.state = PULL_FREE;
 }
 
-/* A put after an epoch was raised would be one of the new epoch with bytes of the old. */
-static bool stands(const struct job *j)
-{
-	return share_stands(j->n, j->w->share) &&
-	       tier_context_epoch(j->w->share->c) == j->w->epoch;
-}
-
 static int whole(struct job *j, struct part *part)
 {
 	int rc = pull_whole(&part->pull, (const void *)j->conn->message, time_now_ns());
 
 	if (rc)
 		return rc;
-	if (part->pull.state == PULL_WHOLE && part->first < j->end && stands(j))
+	/* A put after an epoch was raised would be one of the new epoch with bytes of the old. */
+	if (part->pull.state == PULL_WHOLE && part->first < j->end &&
+	    share_publishes(j->n, j->w->share, j->w->epoch, j->w->deleted, j->puller))
 		return put_commit(j, part);
 	give_up(j, part);
 	return 0;
@@ -445,7 +479,7 @@ static int set_up(struct job *j)
 	j->end = j->from->usable;
 	j->moved_ns = time_now_ns();
 	j->serial = j->puller->serial;
-	rc = puller_open(j->puller, j->w->share);
+	rc = puller_open(j->n, j->puller, j->w->share, j->w->want->deadline_ns);
 	if (rc)
 		snprintf(j->out->text, sizeof(j->out->text), "%.150s", tier_error_text());
 	return rc;

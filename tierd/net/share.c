@@ -103,7 +103,7 @@ static int digest_make(struct share *s, const uint8_t fingerprint[32])
 	EVP_DigestUpdate(sha, &tokens, sizeof(tokens));
 	for (uint32_t i = 0; tier_geometry_part(g, i, &part) == 0; i++)
 		digest_part(sha, &part);
-	EVP_DigestFinal_ex(sha, s->digest, NULL);
+	EVP_DigestFinal_ex(sha, s->agreed.digest, NULL);
 	EVP_MD_CTX_free(sha);
 	return 0;
 }
@@ -183,7 +183,8 @@ static int share_open(struct node *n, const char *name, const struct ucred *who,
 		share_free(s);
 		return rc;
 	}
-	s->shared = true;
+	s->agreed.shared = true;
+	s->agreed.known = !n->config.etcd[0]; /* else agree.h says so */
 	s->looked_ns = time_now_ns();
 	*out = s;
 	return 0;
@@ -197,7 +198,7 @@ static void drop(struct share **place)
 	struct share *s = *place;
 
 	*place = NULL;
-	s->shared = false;
+	s->agreed.shared = false;
 	if (!s->holders)
 		share_free(s);
 }
@@ -224,7 +225,7 @@ static void save(struct node *n) REQUIRES(n->shares)
 	for (uint32_t i = 0; f && i < NODE_SHARES_MAX; i++)
 		if (n->share[i])
 			fprintf(f, "%s%s\n", n->share[i]->name,
-				n->share[i]->strict ? " strict" : "");
+				n->share[i]->agreed.strict ? " strict" : "");
 	if (f)
 		bad = fflush(f) || fsync(fileno(f));
 	if ((f && fclose(f)) || bad || rename(path, n->config.state))
@@ -257,7 +258,7 @@ int share_set(struct node *n, const char *name, enum share_how how, const struct
 	place = place_of(n, name);
 	if (place)
 		drop(place);
-	s->strict = how == SHARE_STRICT;
+	s->agreed.strict = how == SHARE_STRICT;
 	if (how) {
 		rc = add(n, s);
 		snprintf(text, SHARE_TEXT_BYTES, "%u contexts are shared, the most there can be",
@@ -289,7 +290,7 @@ void share_load(struct node *n)
 		else if (add(n, s))
 			share_free(s);
 		else
-			s->strict = rest && strncmp(rest, "strict", 6) == 0;
+			s->agreed.strict = rest && strncmp(rest, "strict", 6) == 0;
 	}
 }
 
@@ -342,7 +343,7 @@ struct share *share_digest(struct node *n, const uint8_t digest[32])
 {
 	LOCK_SCOPE(&n->shares);
 	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
-		if (n->share[i] && memcmp(n->share[i]->digest, digest, 32) == 0) {
+		if (n->share[i] && memcmp(n->share[i]->agreed.digest, digest, 32) == 0) {
 			n->share[i]->holders++;
 			return n->share[i];
 		}
@@ -352,24 +353,54 @@ struct share *share_digest(struct node *n, const uint8_t digest[32])
 void share_put(struct node *n, struct share *s)
 {
 	LOCK_SCOPE(&n->shares);
-	if (--s->holders == 0 && !s->shared)
+	if (--s->holders == 0 && !s->agreed.shared)
 		share_free(s);
 }
 
-static bool lease_holds(struct node *n)
+void share_refresh(struct node *n, struct share *s)
 {
-	LOCK_SCOPE(&n->peers_lock);
-	return time_now_ns() < n->lease_until_ns;
+	s->agreed.epoch = tier_context_epoch(s->c);
+	s->agreed.publishing = 0;
+	LOCK_SCOPE(&n->pullers_lock);
+	for (uint32_t i = 0; i < NODE_PULLERS_MAX; i++)
+		if (n->puller[i].number == s->number)
+			s->agreed.publishing += n->puller[i].unsettled;
 }
 
-bool share_stands(struct node *n, const struct share *s)
+bool share_stands(struct node *n, struct share *s)
 {
 	LOCK_SCOPE(&n->shares);
-	if (!s->shared)
+	return agreed_stands(&n->agree, &s->agreed, time_now_ns());
+}
+
+int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted)
+{
+	LOCK_SCOPE(&n->shares);
+	s->agreed.epoch = tier_context_epoch(s->c);
+	return agreed_grants(&n->agree, &s->agreed, epoch, deleted, time_now_ns());
+}
+
+bool share_publishes(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted,
+		     struct puller *p)
+{
+	LOCK_SCOPE(&n->shares);
+	s->agreed.epoch = tier_context_epoch(s->c);
+	if (!agreed_publishes(&n->agree, &s->agreed, epoch, deleted, time_now_ns()))
 		return false;
-	if (!n->config.etcd[0])
-		return true;
-	return s->known && (!s->strict || lease_holds(n));
+	LOCK_SCOPE(&n->pullers_lock);
+	p->unsettled++;
+	return true;
+}
+
+uint64_t share_deleted(struct node *n, const struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	return s->agreed.deleted;
+}
+
+bool share_writable(const struct share *s, const struct ucred *who)
+{
+	return may(s, who, 2);
 }
 
 struct share *share_at(struct node *n, uint32_t i)
@@ -378,12 +409,6 @@ struct share *share_at(struct node *n, uint32_t i)
 	if (n->share[i])
 		n->share[i]->holders++;
 	return n->share[i];
-}
-
-void share_known(struct node *n, struct share *s)
-{
-	LOCK_SCOPE(&n->shares);
-	s->known = true;
 }
 
 json_t *share_list(struct node *n, const struct ucred *who)
@@ -395,9 +420,10 @@ json_t *share_list(struct node *n, const struct ucred *who)
 		const struct share *s = n->share[i];
 
 		if (s && (may(s, who, 4) || who->uid == geteuid()))
-			json_array_append_new(list, json_pack("{s:s, s:I, s:b, s:b}",
-				"name", s->name, "epoch", (json_int_t)tier_context_epoch(s->c),
-				"strict", s->strict, "known", s->known));
+			json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:b, s:b}",
+				"name", s->name, "deleted", (json_int_t)s->agreed.deleted,
+				"epoch", (json_int_t)tier_context_epoch(s->c),
+				"strict", s->agreed.strict, "known", s->agreed.known));
 	}
 	return list;
 }

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A fleet of hosts in one process, made by a seed: the real protocol (tierd/net/proto*.c) of each,
+ * a model of its tierd, of etcd, and of what is between them.
+ *
+ * Faults. The network delays, loses, repeats, reorders and cuts, each way by itself; bytes of pages
+ * are damaged, or are another page's with that one's CRC. A call to etcd that nobody answered can
+ * be done seconds later, or twice. etcd stops; its clock and the hosts' run up to 1% fast or slow.
+ * Hosts stop and go on, die, come back with their store, with none, or with a copy of long ago; a
+ * tierd starts anew under a grant, whose pages then come from memory that nobody keeps any more.
+ *
+ * Checked, after each event:
+ *  R1  what is published is its generator's bytes
+ *  R4  a pull ends by its deadline; who failed is not asked before a look has met it; of a life
+ *      that etcd says was replaced nothing is taken
+ *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
+ *      no member with a lease has what was deleted; and who has done it never has it again
+ *  R6  nothing strict is published when the lease is over
+ *  and at last, when all is well again: the epochs are one, a raise is acknowledged, and blocks are
+ *  found.
+ */
+#ifndef TESTS_SIM_HOSTS_FLEET_H
+#define TESTS_SIM_HOSTS_FLEET_H
+
+#include <stdio.h>
+
+#include "tierd/net/agree.h"
+#include "tierd/net/proto.h"
+
+#define US 1000ull
+#define MS (1000 * US)
+#define SECOND (1000 * MS)
+
+#define HOSTS_MAX 8u
+#define CONTEXTS 2u /* the second one is strict */
+#define PREFIXES 3u
+#define LENGTH 4u /* blocks of a prefix */
+#define KEYS (PREFIXES * LENGTH)
+#define BLOCK_BYTES 80u
+#define BLOCK_PAGES 3u
+#define JOBS 2u
+#define DELETIONS_MAX 256u
+#define MOVES_MAX 4000u
+#define LEASE_NS (2 * SECOND)
+#define CALL_NS (1 * SECOND)
+
+struct block {
+	bool there;
+	uint64_t epoch;
+	uint64_t made; /* counted in the fleet: when it was first put */
+	uint64_t slot; /* tells it from the next one in its place */
+	uint8_t bytes[BLOCK_BYTES];
+};
+
+struct store {
+	uint64_t epoch[CONTEXTS];
+	struct block block[CONTEXTS][KEYS];
+};
+
+/* ---- a connection: requester to holder ------------------------------------------------------- */
+
+struct serving {
+	struct serve serve;
+	uint32_t context, key[LENGTH];
+	uint64_t slot[LENGTH], tierd;
+};
+
+struct link {
+	struct link *next; /* of all */
+	uint32_t from, to;
+	uint64_t from_life, to_life;
+	uint64_t last_ns[2]; /* when the last message each way arrives */
+	bool closed;         /* by the requester */
+	bool gone;           /* by the holder */
+	bool welcome;
+	struct serving serving[NET_GRANTS_MAX];
+};
+
+struct part {
+	struct pull pull;
+	uint32_t first;
+	bool begun;
+	uint64_t put_epoch; /* of the put's beginning, as tierd takes it */
+	uint64_t made[LENGTH];
+	uint8_t bytes[LENGTH][BLOCK_BYTES];
+};
+
+/* A pull of a prefix; or a look, which ends with HELLO. */
+struct job {
+	bool busy, look;
+	struct link *link;
+	uint32_t context, prefix, next, end;
+	uint64_t epoch, deleted, deadline_ns, id, era;
+	struct part part[NET_GRANTS_MAX];
+};
+
+/* ---- who calls etcd ------------------------------------------------------------------------ */
+
+struct caller {
+	bool busy;
+	uint64_t call; /* the one that is waited for */
+	struct agree_call what;
+};
+
+struct host {
+	uint32_t place;
+	bool up;
+	uint64_t life, stopped_ns;
+	double rate;
+	uint64_t offset;
+	struct store store, copy; /* copy: of some time ago */
+	uint64_t tierd;           /* which life of it */
+	struct agree agree;
+	struct agreed agreed[CONTEXTS];
+	bool shares[CONTEXTS];
+	uint64_t era[CONTEXTS]; /* how often it was shared, or ended to be */
+	uint32_t publishing[CONTEXTS];
+	struct peers peers;
+	bool failed[HOSTS_MAX]; /* since a look met it */
+	uint64_t lease;
+	struct caller turn, client;
+	uint32_t log[AGREE_LOG_PART]; /* what LOG read */
+	uint32_t logged;
+	struct agree_raise raise;
+	uint32_t raise_context, raise_prefix, raise_from;
+	uint64_t raise_until_ns, raise_made;
+	struct job job[JOBS + HOSTS_MAX];
+	uint64_t cut_ns[HOSTS_MAX], cut_etcd_ns; /* until then, what we send there is lost */
+};
+
+struct deletion {
+	bool there, acknowledged;
+	uint32_t prefix, from; /* its blocks from there on */
+	uint64_t made;         /* what was put up to then has to go */
+};
+
+struct etcd_record {
+	bool there;
+	uint64_t epoch, deleted, first, lease, life;
+	int64_t mod;
+};
+
+struct etcd {
+	uint64_t down_ns; /* until then */
+	double rate;
+	int64_t revision;
+	uint64_t leases, until_ns[4096];
+	struct etcd_record context[CONTEXTS], applied[CONTEXTS][HOSTS_MAX], member[HOSTS_MAX];
+	struct deletion deletion[CONTEXTS][DELETIONS_MAX]; /* by number */
+};
+
+enum event_kind {
+	EV_TURN, EV_LOOKS, EV_PULL, EV_ETCD, EV_ANSWER, EV_UNANSWERED, EV_LOCAL, EV_AGAIN,
+	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END,
+};
+
+struct event {
+	uint64_t at_ns, order;
+	enum event_kind kind;
+	uint32_t host;
+	uint64_t life; /* of the host; 0 = any */
+	uint64_t call;
+	struct caller *caller;
+	struct link *link;
+	struct job *job;
+	struct part *part;
+	void *data; /* freed with the event */
+};
+
+struct faults {
+	uint32_t hosts;
+	uint32_t lost_ppm, twice_ppm, order_ppm, slow_ppm, damaged_ppm;
+	uint32_t work_us; /* what a tierd takes for a frame or a put, at most */
+};
+
+struct fleet_result {
+	uint64_t events, pulls, blocks, raises, deletions, turns, move;
+	char failure[256];
+};
+
+struct fleet {
+	struct faults faults;
+	uint64_t raised; /* epochs of one host alone */
+	uint64_t random, now_ns, orders, calls, lives, made, slots;
+	bool quiet; /* no faults any more */
+	bool trace;
+	uint32_t hosts;
+	struct host host[HOSTS_MAX];
+	struct etcd etcd;
+	uint64_t acknowledged[CONTEXTS];
+	struct link *links;
+	struct event **heap;
+	uint32_t events, room;
+	const uint64_t *move; /* seeds */
+	uint32_t moves;
+	struct fleet_result *result;
+};
+
+extern const struct shape fleet_shape;
+
+#define FAIL(f, ...)                                                                          \
+	do {                                                                                  \
+		if (!(f)->result->failure[0])                                                 \
+			snprintf((f)->result->failure, sizeof((f)->result->failure), __VA_ARGS__); \
+	} while (0)
+#define TRACE(f, ...)                                                                         \
+	do {                                                                                  \
+		if ((f)->trace) {                                                             \
+			printf("%10.3f ", (double)(f)->now_ns / 1e6);                         \
+			printf(__VA_ARGS__);                                                  \
+			printf("\n");                                                         \
+		}                                                                             \
+	} while (0)
+
+/* fleet.c */
+uint64_t fleet_random(struct fleet *f);
+uint32_t fleet_below(struct fleet *f, uint32_t n);
+bool fleet_chance(struct fleet *f, uint32_t ppm);
+uint64_t fleet_clock(const struct fleet *f, const struct host *h); /* the host's own */
+/* After so long; kind and the rest are the caller's to fill. */
+struct event *fleet_after(struct fleet *f, uint64_t wait_ns, enum event_kind kind,
+			  const struct host *h);
+int fleet_run(const uint64_t *moves, uint32_t n, const struct faults *faults, bool trace,
+	      uint64_t seed, struct fleet_result *r);
+
+/* member.c: a host's turns, its client's raises, its life */
+void member_start(struct fleet *f, struct host *h);
+void member_turn(struct fleet *f, struct host *h);
+void member_raise(struct fleet *f, struct host *h, uint32_t context, bool deletion);
+void member_answered(struct fleet *f, struct host *h, struct caller *c,
+		     const struct agree_answer *a);
+void member_local(struct fleet *f, struct host *h);
+/* The next call of one; or it is over. */
+void member_go_on(struct fleet *f, struct host *h, struct caller *c);
+void member_refresh(struct host *h);
+
+/* registry.c: etcd */
+void registry_take(struct fleet *f, struct event *e);
+void registry_ask(struct fleet *f, struct host *h, struct caller *c);
+void registry_answer(struct fleet *f, struct event *e);
+
+/* traffic.c: pulls, looks and grants */
+void traffic_pull(struct fleet *f, struct host *h);
+void traffic_looks(struct fleet *f, struct host *h);
+void traffic_message(struct fleet *f, struct event *e);
+void traffic_send(struct fleet *f, struct event *e);
+void traffic_commit(struct fleet *f, struct event *e);
+void traffic_late(struct fleet *f, struct event *e);
+
+/* judge.c */
+void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,
+		 const struct block *b);
+void judge_all(struct fleet *f);
+void judge_end(struct fleet *f);
+void fleet_bytes(uint32_t context, uint32_t key, uint64_t epoch, uint8_t bytes[BLOCK_BYTES]);
+void fleet_key(uint32_t context, uint32_t key, uint8_t out[NET_KEY_BYTES]);
+void fleet_digest(uint32_t context, uint8_t out[32]);
+uint32_t fleet_context(const uint8_t digest[32]); /* CONTEXTS: there is none */
+void fleet_put(struct fleet *f, struct host *h, uint32_t context, uint32_t key);
+/* tierd's: how many of a prefix from `first` on are there, in the context's epoch. */
+uint32_t fleet_match(const struct host *h, uint32_t context, uint32_t prefix, uint32_t first);
+
+/* moves.c: what befalls the fleet */
+void moves_do(struct fleet *f, uint64_t seed);
+void moves_heal(struct fleet *f);
+void moves_last(struct fleet *f, uint64_t which);
+
+#endif

@@ -1,0 +1,66 @@
+"""The planted bugs that the simulated fleet must find: tests/sim/plants --hosts puts them into the
+protocol between hosts, one at a time.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+# name: (file below tierd/net, what stands there, what it becomes, and again if there is more)
+PLANTS = {
+    # grants
+    "no-release-check": ("proto.c", "if (m->error)\n\t\tover(p, m->error);\n\telse if", "if"),
+    "grant-never-lapses": ("proto.c", "else if (now_ns >= p->ends_ns)", "else if (0)"),
+    "crc-without-key": ("proto.c", "crc32c(0, key, NET_KEY_BYTES)", "0"),
+    "crc-without-epoch": ("proto.c", "crc = crc32c(crc, &epoch, sizeof(epoch));", "(void)epoch;"),
+    "crc-without-page": (
+        "proto.c", "crc = crc32c(crc, &page->page, sizeof(page->page));", ";"),
+    "crc-without-bytes": ("proto.c", "return crc32c(crc, bytes, page->bytes);", "return crc;"),
+    # peers
+    "reused-incarnation": ("proto_peers.c", "p->incarnation != incarnation && !p->fixed", "0"),
+    "probation-asked": (
+        "proto_peers.c", "return p->state == PEER_UP;", "return p->state != PEER_FREE;"),
+    "probation-for-ever": ("proto_peers.c", "p->state = PEER_UP;", ";"),
+    "next-life-not-known": (
+        "proto_peers.c", "one->incarnation = member->incarnation;\n\tone->state", "one->state"),
+    # the lease
+    "lease-without-margin": ("proto_agree.c", "a->lease_ns - a->lease_ns / 32", "a->lease_ns"),
+    "lost-lease-kept": (
+        "proto_agree.c", "if (r->error && c->what == AGREE_KEEP)\n\t\tlease_lost(a);\n\telse if",
+        "if"),
+    "not-said-under-the-next-lease": (
+        "proto_agree.c", "told_lost(a, &a->told[i]);", ";"),
+    "strict-without-a-lease": (
+        "proto_agree.c", "&& (!s->strict || now_ns < a->until_ns)", ""),
+    # epochs
+    "read-before-said": ("proto_agree.c", "|| say(a, c))\n\t\treturn", "|| (a->read && say(a, c)))"
+                         "\n\t\treturn"),
+    "fleet-epoch-not-applied": (
+        "proto_agree.c", "if (s->epoch < r->epoch)\n\t\treturn raise(r->epoch, c);", ""),
+    "served-while-behind": ("proto_agree.c", "s->known = false;", ";"),
+    "own-epoch-kept-to-itself": (
+        "proto_agree.c", "if (!r->mod || s->epoch > r->epoch)", "if (!r->mod)"),
+    "raise-acknowledged-at-once": (
+        "proto_raise.c", "i < answer->count && r->done", "i < 0"),
+    "raise-waits-for-one": ("proto_raise.c", "i < answer->count && r->done", "i < 1 && i < "
+                            "answer->count"),
+    # deletions
+    "deletion-acknowledged-by-epoch": (
+        "proto_raise.c", "r->deletion ? one->deleted >= r->number : one->epoch >= r->epoch",
+        "one->epoch >= r->epoch"),
+    "deletion-beside-a-put": (
+        "proto_agree.c", "a->refused[i] = s->publishing > 0;", "a->refused[i] = false;"),
+    "published-after-a-deletion": ("proto_agree.c", "&& s->deleted == deleted", ""),
+    "granted-before-a-deletion": (
+        "proto_agree.c", "s->epoch == epoch && s->deleted >= deleted",
+        "s->epoch == epoch"),
+    "log-with-holes": ("proto_agree.c", "!r->error && r->count == c->last - c->first + 1",
+                       "!r->error"),
+    "deletions-end-with-an-own-epoch": (
+        "proto_agree.c", "r->mod ? r->first : 1", "r->deleted + 1"),
+    "own-epoch-older-than-a-deletion": (
+        "proto_agree.c", "if (s->epoch > r->epoch && s->deleted + 1 < r->first)", "if (0)"),
+    "deletion-brings-an-own-epoch": (
+        "proto_raise.c", "r->there.mod ? r->there.epoch : epoch", "epoch"),
+    "deletion-number-used-again": (
+        "proto_raise.c", "c->deleted = r->there.deleted + 1;", "c->deleted = r->there.deleted + "
+        "!r->there.deleted;"),
+}
