@@ -113,8 +113,15 @@ static uint32_t shell_revoke(struct shell *s, uint64_t client, uint32_t *tiers)
 	return 0;
 }
 
+static int shell_upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
+{
+	(void)s;
+	snprintf(why, FRONT_WHY_BYTES, "there is no program");
+	return -ENOENT;
+}
+
 static const struct front_ops ops = { shell_create, shell_gone, shell_grant, shell_revoke,
-				      jobs_mark, jobs_passed };
+				      shell_upgrade, jobs_mark, jobs_passed };
 
 static struct turn turn_begin(void)
 {

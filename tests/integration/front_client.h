@@ -41,6 +41,7 @@ struct daemon {
 	char socket[160];
 	char store[160];
 	char log[160];
+	void (*in_child)(void); /* before it becomes the daemon; NULL = nothing */
 };
 
 HELPER void daemon_folder(struct daemon *d)
@@ -101,6 +102,8 @@ HELPER pid_t daemon_spawn(struct daemon *d, const char *const *extra, int *out)
 
 		dup2(pipes[1], STDOUT_FILENO);
 		dup2(log, STDERR_FILENO);
+		if (d->in_child)
+			d->in_child();
 		daemon_exec(d, program, (char *const *)(uintptr_t)argv);
 	}
 	close(pipes[1]);

@@ -100,6 +100,7 @@ quota set
 pin list
 evict
 drain
+upgrade
 check
 requests
 clients'
@@ -218,6 +219,9 @@ expect 0 'left cxl' evict chat cxl 1MiB
 expect 2 'unit' evict chat cxl lots
 expect 2 'hbm or cxl' evict chat nvme
 expect 1 'no context' evict nope cxl
+expect 0 'flushed' drain
+expect 0 'upgraded in .* ms to [0-9.]*: [0-9]* blocks stayed, 0 of them dirty' upgrade
+expect 0 '"upgrade_ns"' --json upgrade
 expect 0 'flushed' drain
 expect 0 'accounted' check
 expect 0 '"errors": 0' --json check

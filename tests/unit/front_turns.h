@@ -77,8 +77,15 @@ static inline uint32_t take_back(struct shell *s, uint64_t client, uint32_t *tie
 	return s->pinned;
 }
 
+static inline int upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
+{
+	(void)s;
+	why[0] = '\0';
+	return -ENOENT;
+}
+
 static const struct front_ops ops = { no_context, context_gone, no_grant, take_back,
-				      jobs_mark, jobs_passed };
+				      upgrade, jobs_mark, jobs_passed };
 
 struct fixture {
 	struct core *core;

@@ -273,7 +273,8 @@ static void format_index(struct core *c, struct context *x)
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
 }
 
-static int context_index_free(struct core *c, const char *name, uint32_t *index)
+/* wanted: 1 + an index, which may be beyond all, 0 = the first that is free. */
+static int context_index_free(struct core *c, const char *name, uint32_t wanted, uint32_t *index)
 {
 	uint32_t i;
 
@@ -289,6 +290,8 @@ static int context_index_free(struct core *c, const char *name, uint32_t *index)
 	}
 	if (*index == ABI_CONTEXTS_MAX)
 		*index = i;
+	if (wanted && wanted <= ABI_CONTEXTS_MAX && !c->context[wanted - 1])
+		*index = wanted - 1;
 	if (*index >= ABI_CONTEXTS_MAX || !catalog_room(c, 1, 0))
 		return -ENFILE;
 	return 0;
@@ -300,7 +303,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	struct context *x;
 	char why[128];
 	uint32_t index;
-	int err = context_index_free(c, spec->name, &index);
+	int err = context_index_free(c, spec->name, memory->at, &index);
 
 	if (err)
 		return err;
@@ -387,6 +390,27 @@ int core_context_attach(struct core *c, uint32_t client, const struct core_conte
 	if (view->writable)
 		k->writable[x->index / 64] |= 1ull << x->index % 64;
 	return 0;
+}
+
+void core_client_attached(const struct core *c, uint32_t client,
+			  uint64_t bits[ABI_CONTEXTS_MAX / 64])
+{
+	assert(client < CORE_CLIENTS_MAX && c->client[client].attached);
+	memcpy(bits, c->client[client].attached, ABI_CONTEXTS_MAX / 8);
+}
+
+void core_client_attach_all(struct core *c, uint32_t client,
+			    const uint64_t bits[ABI_CONTEXTS_MAX / 64])
+{
+	struct client *k = &c->client[client];
+
+	assert(client < CORE_CLIENTS_MAX);
+	for (uint32_t i = 0; k->state == 1 && i < c->contexts_high; i++) {
+		if (!c->context[i] || !bit_get(bits, i) || bit_get(k->attached, i))
+			continue;
+		k->attached[i / 64] |= 1ull << i % 64;
+		c->context[i]->attached++;
+	}
 }
 
 /* ---- epoch, remove ------------------------------------------------------------------------ */

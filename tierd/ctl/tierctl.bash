@@ -49,7 +49,7 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block object pin quota evict drain check doctor size
+		'') list='status stat top context block object pin quota evict drain upgrade check doctor size
 			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;

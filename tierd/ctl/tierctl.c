@@ -55,6 +55,8 @@ static const struct ctl_verb verbs[] = {
 	  NULL },
 	{ NULL, "drain", 0, 0, "", "write everything dirty to the store and flush it", ctl_drain,
 	  NULL },
+	{ NULL, "upgrade", 0, 0, "",
+	  "start the daemon's program anew; what is in memory stays", ctl_upgrade, NULL },
 	{ NULL, "check", 0, 0, "[[--repair] [--data] [--remove NAME] STORE]",
 	  "recount every byte of every tier; with a STORE: look at that file",
 	  ctl_check, ctl_check_store },

@@ -110,6 +110,19 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 	return "the core cannot do that now; ask again";
 }
 
+/* Answered before it is done: connections end with it. */
+static void upgrade(struct front *f, struct turn *t, struct connection *s, uint32_t seq)
+{
+	char why[FRONT_WHY_BYTES] = "";
+	int rc = f->config.ops->upgrade(f->config.shell, why);
+	char *text = rc ? NULL : obs_done(OBS_DEED_UPGRADE, 0);
+
+	if (text)
+		begin(f, t, s, text, seq);
+	else
+		control_error(f, t, s, rc ? rc : -ENOMEM, why);
+}
+
 static void do_deed(struct front *f, struct turn *t, struct connection *s,
 		    const struct obs_deed *deed)
 {
@@ -158,7 +171,9 @@ void admin_ask(struct front *f, struct turn *t, struct connection *s)
 	if (list)
 		rc = obs_answer(f->config.obs, &question, &json, &deed, why);
 	free(list);
-	if (rc == -EINPROGRESS)
+	if (rc == -EINPROGRESS && deed.kind == OBS_DEED_UPGRADE)
+		upgrade(f, t, s, m->header.seq);
+	else if (rc == -EINPROGRESS)
 		do_deed(f, t, s, &deed);
 	else if (rc)
 		control_error(f, t, s, rc, why);

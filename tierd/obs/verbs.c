@@ -42,6 +42,7 @@ static const struct verb verbs[] = {
 	{ "clients", false, 0, OBS_DEED_NONE, obs_clients },
 	{ "evict", false, ARG_CONTEXT | ARG_TIER, OBS_DEED_EVICT, NULL },
 	{ "drain", false, 0, OBS_DEED_DRAIN, NULL },
+	{ "upgrade", false, 0, OBS_DEED_UPGRADE, NULL },
 	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
 	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
 };
@@ -229,7 +230,9 @@ char *obs_done(enum obs_deed_kind kind, uint64_t value)
 {
 	if (kind == OBS_DEED_EVICT)
 		return print(json_pack("{s:o}", "freed", obs_number(value)));
-	return print(json_pack("{s:b}", kind == OBS_DEED_QUOTA ? "set" : "drained", 1));
+	return print(json_pack("{s:b}", kind == OBS_DEED_QUOTA	 ? "set" :
+					kind == OBS_DEED_UPGRADE ? "upgrading" :
+								   "drained", 1));
 }
 
 static const struct verb *find(const char *name)

@@ -49,6 +49,7 @@ uint64_t tables_held(uint32_t limit);
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
 		  uint64_t to);
+bool retire_left(struct core *c, struct context *x, uint32_t page, uint32_t tier, uint64_t offset);
 void reclaim_flush(struct core *c);
 void reclaim_now(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);
