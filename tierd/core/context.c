@@ -229,13 +229,14 @@ static int policy_alloc(struct context *x)
 {
 	struct policy_size size[ABI_MEM_TIERS] = { 0 };
 
-	x->policy = policy_find(x->spec.policy);
-	if (!x->policy)
+	const struct policy_ops *policy = policy_find(x->spec.policy);
+
+	if (!policy)
 		return -EINVAL;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->plan.mem_bytes[tier])
 			size[tier] = policy_size(x, tier);
-	return lanes_open(&x->lanes, x->policy, size);
+	return lanes_open(&x->lanes, policy, size);
 }
 
 static int private_alloc(struct context *x)
@@ -433,6 +434,27 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	request_wake_phase(c, REQUEST_WRITTEN); /* durable puts of the old epoch fail now */
 	request_wake_phase(c, REQUEST_SYNC);
 	catalog_write(c, token, epoch);
+	return 0;
+}
+
+int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t token)
+{
+	const struct policy_ops *policy = policy_find(name);
+	struct context *x = core_context(c, id);
+	int err = 0;
+
+	if (!x || x->closing)
+		return -ENOENT;
+	if (!policy)
+		return -EINVAL;
+	if (x->former)
+		return -EBUSY;
+	if (policy != x->lanes.policy)
+		err = swap_begin(c, x, policy);
+	if (err)
+		return err;
+	snprintf(x->spec.policy, sizeof(x->spec.policy), "%s", policy->name);
+	catalog_write(c, token, 0);
 	return 0;
 }
 

@@ -430,6 +430,12 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 /* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);
 
+/*
+ * Another eviction policy: REPLY when it survives a restart; blocks go over in the background.
+ * Errors: -ENOENT, -EINVAL no such policy, -EBUSY it is being changed, -ENOMEM.
+ */
+int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t token);
+
 /* ---- limits ------------------------------------------------------------------------------- */
 
 /*

@@ -105,6 +105,8 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 	if (kind == OBS_DEED_QUOTA)
 		return "hard must leave room for two blocks and not be below soft, in a tier that "
 		       "the context uses";
+	if (kind == OBS_DEED_POLICY && rc == -EBUSY)
+		return "blocks still go over to the policy that was set before; ask again";
 	if (kind == OBS_DEED_EVICT && rc == -EINVAL)
 		return "the context does not use that tier; tierctl context show tells which";
 	return "the core cannot do that now; ask again";
@@ -137,6 +139,8 @@ static void do_deed(struct front *f, struct turn *t, struct connection *s,
 	if (deed->kind == OBS_DEED_EVICT)
 		rc = core_evict(f->config.core, deed->context_id, deed->tier, deed->bytes,
 				p->token);
+	else if (deed->kind == OBS_DEED_POLICY)
+		rc = core_policy_set(f->config.core, deed->context_id, deed->policy, p->token);
 	else if (deed->kind == OBS_DEED_QUOTA)
 		rc = core_quota_set(f->config.core, &deed->quota, p->token);
 	else

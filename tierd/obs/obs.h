@@ -134,13 +134,14 @@ struct obs_connection {
 
 /* What has to be asked of the core before there is an answer. */
 enum obs_deed_kind { OBS_DEED_NONE = 0, OBS_DEED_EVICT, OBS_DEED_DRAIN, OBS_DEED_QUOTA,
-		     OBS_DEED_UPGRADE };
+		     OBS_DEED_UPGRADE, OBS_DEED_POLICY };
 struct obs_deed {
 	enum obs_deed_kind kind;
 	uint32_t context_id;
 	uint32_t tier;
 	uint64_t bytes;
 	struct core_quota quota;
+	const char *policy; /* its name, of the registry */
 };
 
 struct obs_question {
