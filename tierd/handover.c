@@ -371,6 +371,27 @@ static const char *judge(struct shell *s, int fd)
 	return h->taken ? NULL : "there is no memory for it";
 }
 
+/* The first of the list; each next one lies x->bytes behind. */
+static const struct handover_context *first(const struct handover *h)
+{
+	return (const void *)(h->list + 1);
+}
+
+static const struct handover_context *behind(const struct handover_context *x)
+{
+	return (const void *)((const uint8_t *)x + x->bytes);
+}
+
+/* Beyond all that are taken; with a store its catalog says more, later. */
+static void begin_uids(struct shell *s)
+{
+	const struct handover_context *x = first(&s->handover);
+
+	for (uint32_t i = 0; i < s->handover.list->contexts; i++, x = behind(x))
+		if (x->spec.uid >= s->core_config.next_uid)
+			s->core_config.next_uid = x->spec.uid + 1;
+}
+
 int handover_begin(struct shell *s)
 {
 	struct handover *h = &s->handover;
@@ -393,6 +414,8 @@ int handover_begin(struct shell *s)
 		log_warn(&s->log, "what the former daemon left is not taken", NULL, why, "");
 	if (why || !list)
 		drop(h);
+	else
+		begin_uids(s);
 	return 0;
 }
 
@@ -402,17 +425,6 @@ void handover_end(struct shell *s)
 }
 
 /* ---- contexts ------------------------------------------------------------------------------ */
-
-/* The first of the list; each next one lies x->bytes behind. */
-static const struct handover_context *first(const struct handover *h)
-{
-	return (const void *)(h->list + 1);
-}
-
-static const struct handover_context *behind(const struct handover_context *x)
-{
-	return (const void *)((const uint8_t *)x + x->bytes);
-}
 
 /* Its number in the list, -ENOENT: it is not there, or lies otherwise (Y2). */
 static int64_t number_of(const struct shell *s, const struct disk_context *spec,

@@ -179,6 +179,27 @@ static void test_what_was_never_written_stays(void **state)
 	daemon_check(&w->d);
 }
 
+/* No catalog names them: contexts stay by the list alone, and so do their numbers. */
+static void test_without_a_store(void **state)
+{
+	static const char *const no_store[] = { "nvme.size=0", NULL };
+	struct world *w = world_begin(no_store);
+	tier_context *second;
+
+	*state = w;
+	put_blocks(w, 0, BLOCKS, 0);
+	upgrade(w);
+	check_blocks(w, 0, BLOCKS);
+	assert_int_equal(tier_context_create(w->t, "second", w->g, NULL, &second), 0);
+	upgrade(w);
+	assert_int_equal(taken(w, "blocks"), BLOCKS);
+	check_blocks(w, 0, BLOCKS);
+	put_blocks(w, BLOCKS, BLOCKS, 0);
+	upgrade(w);
+	assert_int_equal(taken(w, "blocks"), 2 * BLOCKS);
+	check_blocks(w, BLOCKS, BLOCKS);
+}
+
 /* A lease goes on: while it lasts its place is nobody else's, and then it is free. */
 static void test_a_lease_outlives_it(void **state)
 {
@@ -455,6 +476,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_what_was_never_written_stays, world_end),
+		cmocka_unit_test_teardown(test_without_a_store, world_end),
 		cmocka_unit_test_teardown(test_a_lease_outlives_it, world_end),
 		cmocka_unit_test_teardown(test_a_restart_keeps_it, kept_end),
 		cmocka_unit_test_teardown(test_a_list_counts_once, kept_end),
