@@ -51,6 +51,7 @@ HELPER void daemon_folder(struct daemon *d)
 	snprintf(d->folder, sizeof(d->folder), "%.90s/tier-front-XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(d->folder));
 	d->uid = 0;
+	d->in_child = NULL;
 	/* Clients of other users must come through. */
 	assert_int_equal(chmod(d->folder, 0755), 0);
 	snprintf(d->socket, sizeof(d->socket), "%s/s", d->folder);
