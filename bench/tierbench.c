@@ -44,6 +44,8 @@ static const struct bench_workload workloads[] = {
 	{ "scan", "a hot set beside a stream of ten times the CXL tier", bench_scan },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
+	{ "upgrade", "the daemon started anew under a client: longest answer, pages kept",
+	  bench_upgrade },
 	{ "replay", "hits of every eviction policy on the trace, beside the optimum",
 	  bench_replay },
 	{ "quota", "hits that a steady tenant loses beside a scan", bench_quota },

@@ -214,6 +214,15 @@ static void advance(struct shell *s)
 	}
 }
 
+/* What is dirty is handed over, too: nothing new begins. */
+static void upgrade(struct shell *s)
+{
+	log_info(&s->log, "upgrade: handing over to", s->handover.program, "");
+	notify_status("handing over");
+	s->handover.socket = front_leave_socket(s->front);
+	settle(s);
+}
+
 /* ---- turns --------------------------------------------------------------------------------- */
 
 static void take_sources(struct shell *s)
@@ -263,8 +272,11 @@ static bool turn(struct shell *s)
 	}
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
 	hopeful = front_poll(s->front, t, awake);
-	did += dispatch_actions(s);
+	if (!l->upgrade || l->phase == LOOP_RUN)
+		did += dispatch_actions(s);
 	front_flush(s->front);
+	if (l->upgrade && l->phase == LOOP_RUN)
+		upgrade(s);
 	if (l->phase != LOOP_RUN)
 		advance(s);
 	if (t->ticked)

@@ -148,6 +148,9 @@ int main(int argc, char **argv)
 		free(s);
 		return rc > 0 ? rc - 1 : EXIT_USAGE;
 	}
+	if (readlink("/proc/self/exe", s->handover.program, sizeof(s->handover.program) - 1) < 0)
+		s->handover.program[0] = '\0';
+	s->handover.argv = argv;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of that write */
 	rc = startup_begin(s);
@@ -162,8 +165,11 @@ int main(int argc, char **argv)
 			  "look at it; what was not durable is lost", "");
 		_exit(EXIT_FAILURE);
 	}
+	handover_leave(s);
 	log_info(&s->log, "stopped", NULL, "");
 	startup_end(s);
+	rc = s->loop.upgrade ? EXIT_FAILURE : EXIT_SUCCESS; /* unless it starts anew */
+	handover_send(s);
 	free(s);
-	return EXIT_SUCCESS;
+	return rc;
 }

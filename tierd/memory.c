@@ -36,7 +36,7 @@ int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIE
 }
 
 /* Readers keep what they have leased, and read on: it goes with their last mapping. */
-static void leave(struct memory *m, struct context_memory *made)
+void memory_leave(struct memory *m, struct context_memory *made)
 {
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		if (made->mem[t].bytes)
@@ -49,7 +49,7 @@ void memory_close(struct memory *m)
 {
 	for (uint32_t i = 0; i < ABI_CONTEXTS_MAX; i++)
 		if (m->context[i])
-			leave(m, m->context[i]);
+			memory_leave(m, m->context[i]);
 	while (m->retired) {
 		struct context_memory *made = m->retired;
 
@@ -113,6 +113,36 @@ int memory_make(struct memory *m, const struct disk_context *spec,
 		return rc;
 	}
 	*out = made;
+	return 0;
+}
+
+/* Memory that lies in a memfd, as mem_create seals it. */
+static bool is_ours(int fd, uint64_t bytes)
+{
+	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+	const int want = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct stat st;
+
+	return seals >= 0 && (seals & want) == want && !fstat(fd, &st) &&
+	       (uint64_t)st.st_size == bytes && (st.st_mode & 0777) == 0600 &&
+	       st.st_uid == geteuid();
+}
+
+int memory_take(const struct memory *m, struct context_memory *made, uint32_t tier, int fd)
+{
+	struct mem_region *fresh = &made->mem[tier], taken;
+	int rc;
+
+	if (!fresh->bytes || !is_ours(fresh->fd, fresh->bytes) || !is_ours(fd, fresh->bytes))
+		return -EINVAL;
+	rc = mem_map(&taken, fd, fresh->bytes);
+	if (rc)
+		return rc;
+	taken.node = fresh->node;
+	madvise(taken.addr, taken.bytes, MADV_HUGEPAGE);
+	mem_policy_first(&taken);
+	m->ops[tier]->destroy(fresh);
+	*fresh = taken;
 	return 0;
 }
 

@@ -37,6 +37,15 @@ void memory_close(struct memory *m);
 int memory_make(struct memory *m, const struct disk_context *spec,
 		const struct core_context_plan *plan, struct context_memory **out);
 uint64_t memory_unmake(struct memory *m, struct context_memory *made);
+/* The same, but those who have it mapped keep it as it is. */
+void memory_leave(struct memory *m, struct context_memory *made);
+
+/*
+ * What was made for the tier is replaced by a former daemon's, before the core has it. Takes the
+ * descriptor on success. Errors: -EINVAL it is no memfd of ours of that length, or the tier has
+ * none; those of mem_map.
+ */
+int memory_take(const struct memory *m, struct context_memory *made, uint32_t tier, int fd);
 
 /* The core took it under this id. What a former context of its index left is retired. */
 void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,

@@ -291,9 +291,13 @@ int recover_contexts(struct shell *s)
 	char why[FRONT_WHY_BYTES] = "";
 	uint32_t id;
 
-	for (uint32_t i = 0; i < s->catalog.count; i++) {
-		const struct disk_context *spec = &s->catalog.context[i];
+	/* Those whose memory was left first: they are to have the indexes that they had. */
+	for (uint32_t n = 0; n < 2 * s->catalog.count; n++) {
+		const struct disk_context *spec = &s->catalog.context[n % s->catalog.count];
 		int rc = abi_geometry_check(&spec->geometry, why, sizeof(why));
+
+		if (handover_has(s, spec) != (n < s->catalog.count))
+			continue;
 
 		if (rc == 0)
 			rc = shell_context_make(s, spec, 0, &id, why);

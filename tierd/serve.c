@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tierd/shell.h"
 
@@ -14,7 +15,7 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 {
 	struct disk_context planned = *spec;
 	struct core_context_plan plan = { .index_bytes = 0 };
-	struct core_context_memory memory;
+	struct core_context_memory memory = { .at = 0 };
 	struct context_memory *made;
 	int rc = core_context_plan(s->core, &planned, &plan, why, FRONT_WHY_BYTES);
 
@@ -25,6 +26,7 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 		snprintf(why, FRONT_WHY_BYTES, "its memory cannot be made: %s", strerror(-rc));
 		return rc;
 	}
+	handover_memory(s, spec, &plan, made, &memory);
 	memory.index = made->index.addr;
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		memory.mem[t] = made->mem[t].addr;
@@ -33,7 +35,10 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 		snprintf(why, FRONT_WHY_BYTES, rc == -ENFILE ?
 			 "there are too many contexts; remove some, or format a larger store" :
 			 "the core cannot create it (out of memory?)");
-		memory_unmake(s->memory, made);
+		if (memory.at)
+			memory_leave(s->memory, made);
+		else
+			memory_unmake(s->memory, made);
 		return rc;
 	}
 	memory_adopt(s->memory, *id, made, s->workers);
@@ -70,6 +75,19 @@ static int slab_lend(struct shell *s, const struct core_range *range, int *fd, u
 	return memory_lend(s->memory, range, fd, count);
 }
 
+static int upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
+{
+	if (access(s->handover.program, X_OK)) {
+		int rc = -errno;
+
+		snprintf(why, FRONT_WHY_BYTES, "%.180s cannot be run: %s", s->handover.program,
+			 strerror(-rc));
+		return rc;
+	}
+	s->loop.upgrade = true;
+	return 0;
+}
+
 static uint64_t jobs_mark(struct shell *s)
 {
 	return worker_mark(s->workers);
@@ -86,6 +104,7 @@ const struct front_ops shell_front_ops = {
 	.context_grant = context_grant,
 	.context_revoke = context_revoke,
 	.slab_lend = slab_lend,
+	.upgrade = upgrade,
 	.jobs_mark = jobs_mark,
 	.jobs_passed = jobs_passed,
 };

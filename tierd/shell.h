@@ -66,6 +66,7 @@ struct loop {
 	uint64_t phase_end_ns; /* DRAIN and SETTLE are bounded */
 	uint32_t signals;
 	bool drained;
+	bool upgrade; /* what is dirty is left, and this program's file started anew */
 };
 
 /* Where the watch over holes is (holes.c). */
@@ -76,6 +77,19 @@ struct holes {
 	bool busy, lost_known;
 	int64_t lost_least; /* bytes on the host's lists that are nobody's, the fewest so far */
 	uint64_t punched; /* bytes that were given back since */
+};
+
+/* Memory that outlives this process, or outlived the one before (handover.c). */
+struct handover {
+	char program[CONFIG_PATH_BYTES]; /* that an upgrade starts, and its arguments */
+	char **argv;
+	struct handover_head *list; /* NULL = there is none */
+	uint64_t bytes;
+	int *fd; /* those beside the list, by name */
+	char (*name)[HANDOVER_NAME_BYTES];
+	int socket; /* that listens; 0 = none */
+	uint32_t count;
+	bool *taken; /* the memory of a context of the list */
 };
 
 struct shell {
@@ -100,6 +114,7 @@ struct shell {
 	struct holes holes;
 	struct loop loop;
 	struct exporter *exporter; /* NULL = metrics are not served */
+	struct handover handover;
 };
 
 /* Tokens of the shell's own calls into the core; those of the front have the top bit. */
@@ -130,6 +145,29 @@ int exporter_open(struct shell *s);
 void exporter_close(struct shell *s);
 /* A snapshot, if a scraper waits for one. Each turn. */
 void exporter_turn(struct shell *s, uint64_t now_ns);
+
+/* notify.c: descriptors that the service manager keeps over a restart. Errors: -ENOTCONN ... */
+bool notify_keeps(void);
+int notify_keep(const char *name, int fd);
+void notify_forget(const char *name);
+/* All of this has been read. */
+void notify_barrier(void);
+
+/* handover.c (abi/handover.h). Steps of start-up: what was left is looked at; its contexts, ... */
+int handover_begin(struct shell *s);
+void handover_end(struct shell *s);
+int handover_contexts(struct shell *s);
+/* ... their blocks, behind recovery; its clients. Errors: the start has failed. */
+int handover_take(struct shell *s);
+int handover_clients(struct shell *s);
+/* Is there memory for a context of this spec? It becomes made's, and the core's. */
+bool handover_has(const struct shell *s, const struct disk_context *spec);
+void handover_memory(struct shell *s, const struct disk_context *spec,
+		     const struct core_context_plan *plan, struct context_memory *made,
+		     struct core_context_memory *memory);
+/* The loop is over: write the list down. Then, all else ended: to whom it goes. */
+void handover_leave(struct shell *s);
+void handover_send(struct shell *s);
 
 /* objects.c: bytes of a CXL tier of so many that objects get; the module's life. */
 uint64_t objects_share(const struct shell *s, uint64_t cxl);

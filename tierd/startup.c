@@ -150,7 +150,7 @@ static int cannot_listen(struct shell *s, int rc, const char *why)
 static int begin_socket(struct shell *s)
 {
 	char why[FRONT_WHY_BYTES] = "";
-	int rc = front_look(s->config.socket, why);
+	int rc = s->handover.socket ? 0 : front_look(s->config.socket, why);
 
 	return cannot_listen(s, rc, why);
 }
@@ -482,6 +482,7 @@ static int begin_front(struct shell *s)
 {
 	struct front_config config = {
 		.socket = s->config.socket,
+		.listening = s->handover.socket,
 		.socket_mode = s->config.socket_mode,
 		.clients_max = s->config.clients_max,
 		.staging_max = s->config.staging_max,
@@ -572,6 +573,7 @@ struct step {
 static const struct step steps[] = {
 	{ "config", begin_config, NULL },
 	{ "log", begin_log, NULL },
+	{ "handover", handover_begin, NULL },
 	{ "socket", begin_socket, NULL },
 	{ "kernel", begin_kernel, NULL },
 	{ "backends", begin_backends, end_backends },
@@ -580,9 +582,12 @@ static const struct step steps[] = {
 	{ "memory", begin_memory, end_memory },
 	{ "core", begin_core, end_core },
 	{ "contexts", begin_contexts, NULL },
+	{ "former contexts", handover_contexts, NULL },
 	{ "segments", begin_segments, NULL },
+	{ "former blocks", handover_take, NULL },
 	{ "objects", objects_begin, objects_end },
 	{ "front", begin_front, end_front },
+	{ "former clients", handover_clients, NULL },
 	{ "signals", begin_signals, NULL },
 	{ "workers", begin_workers, end_workers },
 	{ "metrics", exporter_open, exporter_close },

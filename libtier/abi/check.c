@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "libtier/abi/disk.h"
+#include "libtier/abi/handover.h"
 #include "libtier/abi/object.h"
 #include "libtier/abi/net.h"
 #include "libtier/abi/ring.h"
@@ -72,6 +73,16 @@ SIZE(disk_record, 256);
 AT(disk_record, parent, 88);
 AT(disk_record, flushed_lsn, 128);
 AT(disk_record, written_ms, 144);
+SIZE(handover_head, 64);
+AT(handover_head, bytes, 32);
+SIZE(handover_context, 4160);
+AT(handover_context, spec, 64);
+SIZE(handover_block, 96);
+AT(handover_block, depth, 72);
+SIZE(handover_page, 16);
+SIZE(handover_client, 2112);
+AT(handover_client, attached, 64);
+
 SIZE(disk_block, 48);
 AT(disk_block, keep, 44);
 

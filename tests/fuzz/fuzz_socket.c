@@ -124,8 +124,15 @@ static int shell_slab(struct shell *s, const struct core_range *range, int *fd, 
 	return fd[0] < 0 ? -errno : 0;
 }
 
+static int shell_upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
+{
+	(void)s;
+	snprintf(why, FRONT_WHY_BYTES, "there is no program");
+	return -ENOENT;
+}
+
 static const struct front_ops ops = { shell_create, shell_gone, shell_grant, shell_revoke,
-				      shell_slab, jobs_mark, jobs_passed };
+				      shell_slab, shell_upgrade, jobs_mark, jobs_passed };
 
 static struct turn turn_begin(void)
 {

@@ -582,7 +582,7 @@ int host_context_create(struct host *h, uint32_t i, const struct disk_context *s
 			uint64_t token, char *why)
 {
 	struct host_context *x = &h->context[i];
-	struct core_context_memory memory;
+	struct core_context_memory memory = { .at = 0 };
 	struct core_context_plan plan;
 	int rc;
 

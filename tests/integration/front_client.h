@@ -41,6 +41,7 @@ struct daemon {
 	char socket[160];
 	char store[160];
 	char log[160];
+	void (*in_child)(void); /* before it becomes the daemon; NULL = nothing */
 };
 
 HELPER void daemon_folder(struct daemon *d)
@@ -50,6 +51,7 @@ HELPER void daemon_folder(struct daemon *d)
 	snprintf(d->folder, sizeof(d->folder), "%.90s/tier-front-XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(d->folder));
 	d->uid = 0;
+	d->in_child = NULL;
 	/* Clients of other users must come through. */
 	assert_int_equal(chmod(d->folder, 0755), 0);
 	snprintf(d->socket, sizeof(d->socket), "%s/s", d->folder);
@@ -101,6 +103,8 @@ HELPER pid_t daemon_spawn(struct daemon *d, const char *const *extra, int *out)
 
 		dup2(pipes[1], STDOUT_FILENO);
 		dup2(log, STDERR_FILENO);
+		if (d->in_child)
+			d->in_child();
 		daemon_exec(d, program, (char *const *)(uintptr_t)argv);
 	}
 	close(pipes[1]);

@@ -94,7 +94,6 @@ static inline bool twice_use(struct context *x)
 	memcpy(size, x->lanes.size, sizeof(size));
 	lanes_close(&x->lanes);
 	memset(&x->lanes, 0, sizeof(x->lanes));
-	x->policy = &twice;
 	return lanes_open(&x->lanes, &twice, size) == 0;
 }
 

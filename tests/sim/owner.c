@@ -196,6 +196,17 @@ void owner_limit_restore(struct world *w, const struct disk_limit *limit)
 		}
 }
 
+/* Another eviction policy while blocks come and go; what it says of them is checked as ever. */
+static void owner_policy(struct world *w, uint32_t which)
+{
+	uint32_t count = 0;
+
+	while (policy_at(count))
+		count++;
+	core_policy_set(w->core, w->context[which].id, policy_at(world_below(w, count))->name,
+			TOKEN_OTHER);
+}
+
 /* Memory is to be empty, as far as nobody uses it. */
 void owner_evict_all(struct world *w)
 {
@@ -226,8 +237,10 @@ void owner_step(struct world *w)
 		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);
 	} else if (dice < 55) {
 		core_drain(w->core, TOKEN_OTHER);
-	} else if (dice < 85) {
+	} else if (dice < 80) {
 		owner_quota(w, which);
+	} else if (dice < 90) {
+		owner_policy(w, which);
 	}
 	world_event(w, &e);
 }

@@ -87,8 +87,15 @@ static inline int no_slab(struct shell *s, const struct core_range *range, int *
 	return -ENOENT;
 }
 
+static inline int upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
+{
+	(void)s;
+	why[0] = '\0';
+	return -ENOENT;
+}
+
 static const struct front_ops ops = { no_context, context_gone, no_grant, take_back, no_slab,
-				      jobs_mark, jobs_passed };
+				      upgrade, jobs_mark, jobs_passed };
 
 struct fixture {
 	struct core *core;

@@ -97,7 +97,7 @@ static uint64_t block_size(void)
 /* The order in which a lane's blocks would leave; n of them. */
 static uint32_t order_of(uint32_t lane, uint32_t slot[64])
 {
-	const struct policy_ops *policy = context()->policy;
+	const struct policy_ops *policy = context()->lanes.policy;
 	void *its = context()->lanes.state[CXL][lane];
 	uint32_t n = 0;
 
@@ -169,7 +169,7 @@ static void test_who_is_most_over_gives_first(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 4; i++)
 		put(0, 7, i * RUN);
-	lanes_by_need(&o, host.core, context(), CXL);
+	lanes_by_need(&o, host.core, context(), &context()->lanes, CXL);
 	assert_int_equal(o.count, 1);
 	for (uint32_t i = 4; i < 12; i++)
 		put(0, 8, i * RUN);
@@ -177,7 +177,7 @@ static void test_who_is_most_over_gives_first(void **state)
 		put(0, 0, i * RUN);
 	share(CORE_HOLDER_SALT, 7, block_size());
 	share(CORE_HOLDER_SALT, 8, 60 * block_size());
-	lanes_by_need(&o, host.core, context(), CXL);
+	lanes_by_need(&o, host.core, context(), &context()->lanes, CXL);
 	assert_int_equal(o.count, 3);
 	assert_int_equal(o.lane[0], lane_at(0));
 	assert_int_equal(o.over[0], (4 * RUN - 1) * block_size());

@@ -194,7 +194,7 @@ static void test_retired_policies_are_the_default(void **state)
 			stop();
 		start(name[i], UINT64_MAX);
 		assert_string_equal(context()->spec.policy, POLICY_DEFAULT);
-		assert_ptr_equal(context()->policy, policy_find(POLICY_DEFAULT));
+		assert_ptr_equal(context()->lanes.policy, policy_find(POLICY_DEFAULT));
 	}
 	spec = context()->spec;
 	snprintf(spec.policy, sizeof(spec.policy), "astrology");

@@ -591,6 +591,38 @@ static void test_slab_sizes(void **state)
 	}
 }
 
+/* What one space handed out another one gives again, place by place, and charges the same. */
+static void test_claims(void **state)
+{
+	static const uint32_t stride[2] = { 4096, 12288 };
+	struct pool from = { .capacity = 64 * MIB, .slab_bytes = 2 * MIB }, to = from;
+	struct space *a, *b;
+	uint64_t fresh, at[2][700];
+
+	(void)state;
+	assert_int_equal(space_open(&a, &from, 64 * MIB, 64 * MIB, stride, 2), 0);
+	assert_int_equal(space_open(&b, &to, 64 * MIB, 64 * MIB, stride, 2), 0);
+	for (uint32_t i = 0; i < 1400; i++)
+		at[i % 2][i / 2] = (uint64_t)space_alloc(a, i % 2, &fresh);
+	for (uint32_t i = 0; i < 1400; i++) {
+		uint32_t n = (i * 37) % 1400;
+
+		assert_int_equal(space_claim(b, n % 2, at[n % 2][n / 2]), 0);
+		assert_int_equal(space_claim(b, n % 2, at[n % 2][n / 2]), -EEXIST);
+	}
+	assert_true(from.used == to.used && from.live == to.live);
+	assert_int_equal(space_claim(b, 0, at[1][0]), -EEXIST); /* a slab of the other class */
+	assert_int_equal(space_claim(b, 1, at[1][0] + 4096), -EINVAL);
+	assert_int_equal(space_claim(b, 0, 64 * MIB), -EINVAL);
+	to.lost = to.capacity;
+	assert_int_equal(space_claim(b, 0, 62 * MIB), -ENOSPC);
+	for (uint32_t i = 0; i < 1400; i++)
+		space_free(b, at[i % 2][i / 2]);
+	assert_int_equal(to.live, 0);
+	space_close(a);
+	space_close(b);
+}
+
 static void test_refuses_nonsense(void **state)
 {
 	static const uint32_t zero[] = { 0 }, odd[] = { 700 }, twice[] = { 4096, 512, 4096 };
@@ -757,6 +789,7 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_spares_serve_any_class),
 		cmocka_unit_test(test_slab_sizes),
+		cmocka_unit_test(test_claims),
 		cmocka_unit_test(test_refuses_nonsense),
 		cmocka_unit_test(test_asserts),
 		cmocka_unit_test(test_largest_opens_cheaply),

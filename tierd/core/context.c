@@ -230,13 +230,14 @@ static int policy_alloc(struct context *x)
 {
 	struct policy_size size[ABI_MEM_TIERS] = { 0 };
 
-	x->policy = policy_find(x->spec.policy);
-	if (!x->policy)
+	const struct policy_ops *policy = policy_find(x->spec.policy);
+
+	if (!policy)
 		return -EINVAL;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->plan.mem_bytes[tier])
 			size[tier] = policy_size(x, tier);
-	return lanes_open(&x->lanes, x->policy, size);
+	return lanes_open(&x->lanes, policy, size);
 }
 
 static int private_alloc(struct context *x)
@@ -274,7 +275,8 @@ static void format_index(struct core *c, struct context *x)
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
 }
 
-static int context_index_free(struct core *c, const char *name, uint32_t *index)
+/* wanted: 1 + an index, which may be beyond all, 0 = the first that is free. */
+static int context_index_free(struct core *c, const char *name, uint32_t wanted, uint32_t *index)
 {
 	uint32_t i;
 
@@ -290,6 +292,8 @@ static int context_index_free(struct core *c, const char *name, uint32_t *index)
 	}
 	if (*index == ABI_CONTEXTS_MAX)
 		*index = i;
+	if (wanted && wanted <= ABI_CONTEXTS_MAX && !c->context[wanted - 1])
+		*index = wanted - 1;
 	if (*index >= ABI_CONTEXTS_MAX || !catalog_room(c, 1, 0))
 		return -ENFILE;
 	return 0;
@@ -301,7 +305,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	struct context *x;
 	char why[128];
 	uint32_t index;
-	int err = context_index_free(c, spec->name, &index);
+	int err = context_index_free(c, spec->name, memory->at, &index);
 
 	if (err)
 		return err;
@@ -390,6 +394,27 @@ int core_context_attach(struct core *c, uint32_t client, const struct core_conte
 	return 0;
 }
 
+void core_client_attached(const struct core *c, uint32_t client,
+			  uint64_t bits[ABI_CONTEXTS_MAX / 64])
+{
+	assert(client < CORE_CLIENTS_MAX && c->client[client].attached);
+	memcpy(bits, c->client[client].attached, ABI_CONTEXTS_MAX / 8);
+}
+
+void core_client_attach_all(struct core *c, uint32_t client,
+			    const uint64_t bits[ABI_CONTEXTS_MAX / 64])
+{
+	struct client *k = &c->client[client];
+
+	assert(client < CORE_CLIENTS_MAX);
+	for (uint32_t i = 0; k->state == 1 && i < c->contexts_high; i++) {
+		if (!c->context[i] || !bit_get(bits, i) || bit_get(k->attached, i))
+			continue;
+		k->attached[i / 64] |= 1ull << i % 64;
+		c->context[i]->attached++;
+	}
+}
+
 /* ---- epoch, remove ------------------------------------------------------------------------ */
 
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token)
@@ -410,6 +435,27 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	request_wake_phase(c, REQUEST_WRITTEN); /* durable puts of the old epoch fail now */
 	request_wake_phase(c, REQUEST_SYNC);
 	catalog_write(c, token, epoch);
+	return 0;
+}
+
+int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t token)
+{
+	const struct policy_ops *policy = policy_find(name);
+	struct context *x = core_context(c, id);
+	int err = 0;
+
+	if (!x || x->closing)
+		return -ENOENT;
+	if (!policy)
+		return -EINVAL;
+	if (x->former)
+		return -EBUSY;
+	if (policy != x->lanes.policy)
+		err = swap_begin(c, x, policy);
+	if (err)
+		return err;
+	snprintf(x->spec.policy, sizeof(x->spec.policy), "%s", policy->name);
+	catalog_write(c, token, 0);
 	return 0;
 }
 

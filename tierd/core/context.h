@@ -49,8 +49,9 @@ struct context {
 	uint32_t *streamed_ms; /* by slot: last asked for by a stream, if any did; likewise */
 	uint32_t lapse_high, streamed_high; /* what was touched of either: slots below */
 	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
-	const struct policy_ops *policy;
-	struct lanes lanes; /* its instances */
+	struct lanes lanes;   /* its policy's instances */
+	struct lanes *former; /* of the policy before, while blocks go over (swap.c); NULL = none */
+	uint32_t swapped;     /* ... slots below have gone */
 	uint8_t *page_part; /* page number -> part */
 	uint32_t part_class[ABI_PARTS_MAX];
 	struct think think; /* of all its tenants */
@@ -187,9 +188,14 @@ static inline uint32_t block_lane(const struct context *x, uint32_t slot)
 }
 
 /* Of the policy that has the block or will have it; NULL = no block of its lane came so far. */
+static inline const struct lanes *block_lanes(const struct context *x, uint32_t slot)
+{
+	return x->former && slot >= x->swapped ? x->former : &x->lanes;
+}
+
 static inline void *block_policy(const struct context *x, uint32_t slot, uint32_t tier)
 {
-	return x->lanes.state[tier][block_lane(x, slot)];
+	return block_lanes(x, slot)->state[tier][block_lane(x, slot)];
 }
 
 #endif

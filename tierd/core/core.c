@@ -209,11 +209,12 @@ int core_open(struct core **out, const struct core_config *config)
 	return 0;
 }
 
-static void context_release(struct context *x)
+static void context_release(struct core *c, struct context *x)
 {
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->space[tier])
 			space_close(x->space[tier]);
+	swap_end(c, x);
 	lanes_close(&x->lanes);
 	block_uses_close(&x->uses);
 	siblings_close(&x->siblings);
@@ -233,7 +234,7 @@ void core_close(struct core *c)
 		return;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i])
-			context_release(c->context[i]);
+			context_release(c, c->context[i]);
 	recover_close(c);
 	retain_close(c);
 	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
@@ -284,7 +285,7 @@ void core_context_free(struct core *c, struct context *x)
 	c->context[x->index] = NULL;
 	c->contexts--;
 	tables_leave(c, x);
-	context_release(x);
+	context_release(c, x);
 }
 
 /* ---- clients ------------------------------------------------------------------------------ */
@@ -406,6 +407,7 @@ static void tick(struct core *c)
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
+	swap_tick(c);
 	if (c->now_ns < c->next_slow_ns)
 		return;
 	c->next_slow_ns = c->now_ns + 10 * MS;
@@ -494,7 +496,8 @@ static void walk_on(struct core *c)
 bool core_goes_on(const struct core *c)
 {
 	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
-	       c->conversations.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
+	       c->conversations.unsettled || c->leaving || c->evict.swaps ||
+	       reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libtier/abi/disk.h"
+#include "libtier/abi/handover.h"
 #include "libtier/abi/ring.h"
 #include "libtier/base/list.h"
 
@@ -381,6 +381,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 struct core_context_memory {
 	void *index;
 	void *mem[ABI_MEM_TIERS];
+	uint32_t at; /* 1 + the index that its id is to have (handover), 0 = any */
 };
 
 /*
@@ -416,6 +417,11 @@ int core_context_find(struct core *c, const char *name, uint32_t uid, uint32_t g
 
 /* The client has the context open from now: its requests and hazard words count. */
 int core_context_attach(struct core *c, uint32_t client, const struct core_context_view *view);
+/* Indexes of those that it has open, a bit each; and back, for reading, of those that are there. */
+void core_client_attached(const struct core *c, uint32_t client,
+			  uint64_t bits[ABI_CONTEXTS_MAX / 64]);
+void core_client_attach_all(struct core *c, uint32_t client,
+			    const uint64_t bits[ABI_CONTEXTS_MAX / 64]);
 
 /*
  * REPLY with the token when no catalog names it any more, however long readers hold its pages; and
@@ -425,6 +431,12 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 
 /* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);
+
+/*
+ * Another eviction policy: REPLY when it survives a restart; blocks go over in the background.
+ * Errors: -ENOENT, -EINVAL no such policy, -EBUSY it is being changed, -ENOMEM.
+ */
+int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t token);
 
 /* ---- slabs in devices of clients ----------------------------------------------------------- */
 
@@ -510,6 +522,27 @@ struct core_recovery {
 	uint64_t blocks_aside; /* of contexts that were set aside, deleted ones included */
 };
 int core_recover_finish(struct core *c, struct core_recovery *out);
+
+/* ---- handover (abi/handover.h) ------------------------------------------------------------ */
+
+/*
+ * Nothing is under way, and no event follows. Write down what the context has in CXL, and take its
+ * pages' words back. Returns bytes; to NULL: how many it will be.
+ */
+uint64_t core_handover_leave(struct core *c, uint32_t id, void *to);
+
+/*
+ * After recovery, into a context of the same uid, epoch, geometry and index whose CXL memory is
+ * the former daemon's: take what the list says lies there. Errors: -EBADMSG, -ENOSPC: no client
+ * may come, this start has failed.
+ */
+struct core_handover {
+	uint64_t blocks, pages, bytes; /* taken */
+	uint64_t dirty;                /* blocks of these that recovery did not find */
+	uint64_t refused;              /* blocks: recovery found others of these keys */
+};
+int core_handover_take(struct core *c, uint32_t id, const struct handover_context *list,
+		       struct core_handover *out);
 
 /* ---- operator ----------------------------------------------------------------------------- */
 

@@ -3,13 +3,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
 
 #define CHECK_TRIES 5u
 #define CHECK_WAIT_US 200000
+#define UPGRADE_NS (60 * NS_PER_S)
 
 static void show_location(const json_t *one)
 {
@@ -89,6 +92,61 @@ int ctl_drain(struct ctl *ctl, int argc, char **argv)
 		rc = ctl_print_json(answer);
 	else
 		puts("drained: everything dirty is on the store and flushed");
+	json_decref(answer);
+	return rc;
+}
+
+/* The status of the daemon that answers next; NULL: it came not in time, or has gone. */
+static json_t *await_next(struct ctl *ctl, uint64_t begun)
+{
+	json_t *status = NULL;
+	json_error_t what;
+	char *text;
+
+	/* Each question attaches anew if it can. */
+	while (!status && time_now_ns() - begun < UPGRADE_NS) {
+		struct timespec pause = { .tv_nsec = (long)NS_PER_MS };
+
+		nanosleep(&pause, NULL);
+		if (tier_check(ctl->t) != 1 || tier_admin(ctl->t, "status", NULL, &text))
+			continue;
+		status = json_loads(text, 0, &what);
+		free(text);
+	}
+	return status;
+}
+
+int ctl_upgrade(struct ctl *ctl, int argc, char **argv)
+{
+	char blocks[CTL_CELL], bytes[CTL_CELL], dirty[CTL_CELL];
+	uint64_t begun = time_now_ns();
+	json_t *answer;
+	int rc;
+
+	(void)argc;
+	(void)argv;
+	tier_check(ctl->t); /* the attachment that there is, is no news */
+	rc = ctl_ask(ctl, "upgrade", NULL, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	json_decref(answer);
+	answer = await_next(ctl, begun);
+	if (!answer) {
+		fprintf(stderr, "tierctl upgrade: no daemon answers after %u s; its log tells "
+				"why\n", (unsigned)(UPGRADE_NS / NS_PER_S));
+		return CTL_NO_DAEMON;
+	}
+	json_object_set_new(answer, "upgrade_ns", json_integer((json_int_t)(time_now_ns() -
+									    begun)));
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		printf("upgraded in %.0f ms to %s: %s blocks stayed, %s of them dirty; %s\n",
+		       (double)(time_now_ns() - begun) / (double)NS_PER_MS,
+		       json_string_value(json_object_get(answer, "version")),
+		       ctl_count(blocks, answer, "handover.blocks"),
+		       ctl_count(dirty, answer, "handover.dirty"),
+		       ctl_bytes(bytes, answer, "handover.bytes"));
 	json_decref(answer);
 	return rc;
 }

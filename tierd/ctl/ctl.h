@@ -71,6 +71,8 @@ int ctl_requests(struct ctl *ctl, int argc, char **argv);
 int ctl_clients(struct ctl *ctl, int argc, char **argv);
 int ctl_evict(struct ctl *ctl, int argc, char **argv);
 int ctl_drain(struct ctl *ctl, int argc, char **argv);
+int ctl_policy_set(struct ctl *ctl, int argc, char **argv);
+int ctl_upgrade(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_check_store(struct ctl *ctl, int argc, char **argv);
 int ctl_events(struct ctl *ctl, int argc, char **argv);

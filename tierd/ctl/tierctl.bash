@@ -49,7 +49,7 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block object pin quota evict drain check doctor size
+		'') list='status stat top context block object policy pin quota evict drain upgrade check doctor size
 			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
@@ -57,6 +57,8 @@ _tierctl() {
 		block) list=locate ;;
 		object) list='list show get put remove' ;;
 		pin) list=list ;;
+		policy) list='set' ;;
+		'policy set '*) list='reuse lru' ;;
 		quota) list='show set' ;;
 		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
 			$(_tierctl_contexts)" ;;
@@ -66,7 +68,7 @@ _tierctl() {
 		evict\ *) list='hbm cxl' ;;
 		check) list='--repair --data --remove --objects' ;;
 		'context show'|'context remove'|'context epoch'|'block locate'|'object list'|'object show'|\
-		'object get'|'object put'|'object remove'|'quota show'|evict)
+		'object get'|'object put'|'object remove'|'quota show'|'policy set'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
 			--cxl --nvme --blocks-max --fingerprint --policy' ;;

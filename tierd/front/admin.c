@@ -105,9 +105,24 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 	if (kind == OBS_DEED_QUOTA)
 		return "hard must leave room for two blocks and not be below soft, in a tier that "
 		       "the context uses";
+	if (kind == OBS_DEED_POLICY && rc == -EBUSY)
+		return "blocks still go over to the policy that was set before; ask again";
 	if (kind == OBS_DEED_EVICT && rc == -EINVAL)
 		return "the context does not use that tier; tierctl context show tells which";
 	return "the core cannot do that now; ask again";
+}
+
+/* Answered before it is done: connections end with it. */
+static void upgrade(struct front *f, struct turn *t, struct connection *s, uint32_t seq)
+{
+	char why[FRONT_WHY_BYTES] = "";
+	int rc = f->config.ops->upgrade(f->config.shell, why);
+	char *text = rc ? NULL : obs_done(OBS_DEED_UPGRADE, 0);
+
+	if (text)
+		begin(f, t, s, text, seq);
+	else
+		control_error(f, t, s, rc ? rc : -ENOMEM, why);
 }
 
 static void do_deed(struct front *f, struct turn *t, struct connection *s,
@@ -124,6 +139,8 @@ static void do_deed(struct front *f, struct turn *t, struct connection *s,
 	if (deed->kind == OBS_DEED_EVICT)
 		rc = core_evict(f->config.core, deed->context_id, deed->tier, deed->bytes,
 				p->token);
+	else if (deed->kind == OBS_DEED_POLICY)
+		rc = core_policy_set(f->config.core, deed->context_id, deed->policy, p->token);
 	else if (deed->kind == OBS_DEED_QUOTA)
 		rc = core_quota_set(f->config.core, &deed->quota, p->token);
 	else
@@ -158,7 +175,9 @@ void admin_ask(struct front *f, struct turn *t, struct connection *s)
 	if (list)
 		rc = obs_answer(f->config.obs, &question, &json, &deed, why);
 	free(list);
-	if (rc == -EINPROGRESS)
+	if (rc == -EINPROGRESS && deed.kind == OBS_DEED_UPGRADE)
+		upgrade(f, t, s, m->header.seq);
+	else if (rc == -EINPROGRESS)
 		do_deed(f, t, s, &deed);
 	else if (rc)
 		control_error(f, t, s, rc, why);

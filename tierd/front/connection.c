@@ -68,6 +68,7 @@ void connection_free(struct front *f, struct connection *s)
 	f->greeting -= s->state == CONNECTION_GREETING;
 	f->dead -= s->state == CONNECTION_DEAD;
 	f->revoking -= s->revoking;
+	f->former -= s->former;
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->pidfd, true);
 	close_fd(f, &s->doorbell, true);
@@ -103,7 +104,7 @@ struct connection *connection_greet(struct front *f, struct turn *t)
 }
 
 /* Slots are used in turn: a late look at an old number finds nobody for as long as possible. */
-static struct connection *slot_take(struct front *f)
+struct connection *connection_slot(struct front *f)
 {
 	for (uint32_t i = 0; i < f->config.clients_max; i++) {
 		struct connection *s = &f->connection[(f->next_slot + i) % f->config.clients_max];
@@ -184,7 +185,7 @@ int connection_begin(struct front *f, struct turn *t, struct connection *lobby,
 		     const struct wire_hello *hello, struct connection **out)
 {
 	struct core_event event = { .kind = CORE_EV_CLIENT_OPEN };
-	struct connection *s = slot_take(f);
+	struct connection *s = connection_slot(f);
 	int rc = s ? make_shared(f, s, hello) : -EUSERS;
 
 	if (rc) {
@@ -255,8 +256,7 @@ static void take_back(struct front *f, struct turn *t, struct connection *s)
 		turn_feed(t, &event);
 }
 
-/* GONE -> DEAD */
-static void dead(struct front *f, struct turn *t, struct connection *s)
+void connection_dead(struct front *f, struct turn *t, struct connection *s)
 {
 	struct core_event event = { .kind = CORE_EV_CLIENT_DEAD, .client = s->id };
 
@@ -265,10 +265,26 @@ static void dead(struct front *f, struct turn *t, struct connection *s)
 	object_process_dead(f, s);
 	close_fd(f, &s->pidfd, true);
 	f->revoking -= s->revoking;
-	s->revoking = false;
+	f->former -= s->former;
+	s->revoking = s->former = false;
 	s->state = CONNECTION_DEAD;
 	s->mark = f->config.ops->jobs_mark(f->config.shell);
 	f->dead++;
+}
+
+bool connection_holds_nothing(const struct connection *s)
+{
+	for (uint32_t i = 0; i < s->readers_max; i++) {
+		const struct abi_reader *r = &s->readers[i];
+		uint32_t high = atomic_load_acquire_u32(&r->high_water);
+
+		if (atomic_load_acquire_u64(&r->era_done) < atomic_load_acquire_u64(&r->era_begin))
+			return false;
+		for (uint32_t k = 0; k < high && k < ABI_HAZARD_SLOTS; k++)
+			if (atomic_load_acquire_u64(&r->slot[k]))
+				return false;
+	}
+	return true;
 }
 
 /* Said goodbye (R4), and no reader open and no hazard word set. */
@@ -276,18 +292,10 @@ static bool quiet(const struct connection *s)
 {
 	if (!atomic_load_acquire_u32(&s->header->goodbye))
 		return false;
-	for (uint32_t i = 0; i < s->readers_max; i++) {
-		const struct abi_reader *r = &s->readers[i];
-		uint32_t high = atomic_load_acquire_u32(&r->high_water);
-
-		if (atomic_load_acquire_u32(&r->owned) ||
-		    atomic_load_acquire_u64(&r->era_done) < atomic_load_acquire_u64(&r->era_begin))
+	for (uint32_t i = 0; i < s->readers_max; i++)
+		if (atomic_load_acquire_u32(&s->readers[i].owned))
 			return false;
-		for (uint32_t k = 0; k < high && k < ABI_HAZARD_SLOTS; k++)
-			if (atomic_load_acquire_u64(&r->slot[k]))
-				return false;
-	}
-	return true;
+	return connection_holds_nothing(s);
 }
 
 void connection_end(struct front *f, struct turn *t, struct connection *s, int error,
@@ -307,14 +315,14 @@ void connection_end(struct front *f, struct turn *t, struct connection *s, int e
 			 s->id, s->pid, (unsigned long long)s->taken);
 	gone(f, t, s, error);
 	if (!error && quiet(s))
-		dead(f, t, s);
+		connection_dead(f, t, s);
 }
 
 void connection_process_dead(struct front *f, struct turn *t, struct connection *s)
 {
 	connection_end(f, t, s, 0, "");
 	if (s->state == CONNECTION_GONE)
-		dead(f, t, s);
+		connection_dead(f, t, s);
 }
 
 void connection_reap(struct front *f)
@@ -425,6 +433,8 @@ void front_tick(struct front *f, struct turn *t)
 			if (f->connection[i].revoking)
 				take_back(f, t, &f->connection[i]);
 	}
+	if (f->former && t->now_ns >= f->former_next_ns)
+		handover_look(f, t);
 	for (uint32_t i = f->config.clients_max; f->greeting && i < f->slots; i++) {
 		struct connection *s = &f->connection[i];
 
@@ -436,10 +446,10 @@ void front_tick(struct front *f, struct turn *t)
 
 uint64_t front_next(const struct front *f)
 {
-	/* Coarse on purpose: all three are rare and none is urgent. */
+	/* Coarse on purpose: all are rare and none is urgent. */
 	if (f->full)
 		return FRONT_FULL_NS;
-	if (f->dead || f->revoking)
+	if (f->dead || f->revoking || f->former)
 		return FRONT_REVOKE_NS;
 	return f->greeting ? CONNECTION_GREETING_NS / 5 : UINT64_MAX;
 }

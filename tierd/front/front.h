@@ -39,6 +39,8 @@ struct front_ops {
 	uint32_t (*context_revoke)(struct shell *s, uint64_t client, uint32_t *tiers);
 	/* A slab for a device: as mem_ops.lend. */
 	int (*slab_lend)(struct shell *s, const struct core_range *range, int *fd, uint32_t *count);
+	/* The daemon is to end soon, and its program to start anew with what it leaves. */
+	int (*upgrade)(struct shell *s, char why[FRONT_WHY_BYTES]);
 	/* Jobs of the workers: has everything submitted up to the mark ended? (worker.h) */
 	uint64_t (*jobs_mark)(struct shell *s);
 	bool (*jobs_passed)(struct shell *s, uint64_t mark);
@@ -46,6 +48,7 @@ struct front_ops {
 
 struct front_config {
 	const char *socket;
+	int listening; /* a descriptor of it that listens, and is the front's; 0 = none */
 	uint32_t socket_mode;
 	uint32_t clients_max; /* <= CORE_CLIENTS_MAX */
 	uint64_t staging_max;
@@ -76,6 +79,8 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES]);
 
 /* Take no new clients, no new requests and no new questions: the daemon ends. */
 void front_unlisten(struct front *f);
+/* The same, but who connects queues up for the next daemon: its descriptor, the caller's. */
+int front_leave_socket(struct front *f);
 
 /* Readable when front_events has something to do. Never read or closed by others. */
 int front_fd(const struct front *f);
@@ -123,6 +128,23 @@ void front_end(struct front *f, struct turn *t, uint32_t client, int error, cons
 
 /* End every connection (shutdown). error: what clients find in their region. */
 void front_end_all(struct front *f, struct turn *t, int error);
+
+/* ---- handover (abi/handover.h) -------------------------------------------------------------- */
+
+/*
+ * All connections have ended: the next client behind *at whose leases may outlive us, and its
+ * descriptors, which stay ours. False: there is none.
+ */
+bool front_leave(const struct front *f, uint32_t *at, struct handover_client *out, int *region,
+		 int *process);
+
+/*
+ * Before front_listen: a client of the former daemon, gone and not dead. Takes both descriptors in
+ * any case. The contexts that it has open are this daemon's of these indexes. Errors: -EBADMSG,
+ * -EUSERS, -ENOMEM: its leases are not known.
+ */
+int front_take(struct front *f, struct turn *t, const struct handover_client *client, int region,
+	       int process);
 
 /* Recount connections and what they have in flight: tells each disagreement, returns how many. */
 uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *what), void *arg);

@@ -90,6 +90,7 @@ struct connection {
 	uint32_t text_seq;
 	char *text;   /* the rest of a long answer */
 	size_t text_bytes, text_sent;
+	bool former;   /* GONE: of the former daemon; takes no new lease (handover.c) */
 	bool revoking; /* GONE: some device may still read what was taken back */
 	uint64_t mark; /* DEAD: jobs that may refer to staging */
 };
@@ -136,6 +137,8 @@ struct front {
 	uint32_t greeting, dead, full, waiting, revoking; /* connections in these states */
 	uint64_t revoke_next_ns;
 	uint64_t recalls; /* the core's count, of which clients were told */
+	uint32_t former; /* connections */
+	uint64_t former_next_ns;
 	int spare_fd; /* given up for a moment when descriptors run out */
 	struct pending *pending;
 	uint32_t pending_max;
@@ -195,6 +198,12 @@ void connection_end(struct front *f, struct turn *t, struct connection *s, int e
 		    const char *why);
 void connection_process_dead(struct front *f, struct turn *t, struct connection *s);
 void connection_reap(struct front *f);
+/* A client's slot, all its numbers clear but its own; NULL = there is none. */
+struct connection *connection_slot(struct front *f);
+/* GONE -> DEAD */
+void connection_dead(struct front *f, struct turn *t, struct connection *s);
+/* Do its readers hold nothing at this moment? */
+bool connection_holds_nothing(const struct connection *s);
 void connection_free(struct front *f, struct connection *s);
 
 /* grant.c */
@@ -261,6 +270,9 @@ void object_connection_gone(struct front *f, const struct connection *s);
 void object_process_dead(struct front *f, const struct connection *s);
 /* Of a context that holds objects, what is not the client's to say. */
 void object_context_spec(struct disk_context *spec);
+
+/* handover.c: those of the former daemon that hold no lease any more are over. */
+void handover_look(struct front *f, struct turn *t);
 
 /* admin.c */
 void admin_ask(struct front *f, struct turn *t, struct connection *s);

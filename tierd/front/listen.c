@@ -68,6 +68,41 @@ int front_look(const char *path, char why[FRONT_WHY_BYTES])
 	return rc == -EEXIST || rc == -EADDRINUSE ? rc : 0;
 }
 
+/* It listens already, where it should: a former daemon's. */
+static bool listens(const struct front *f)
+{
+	struct sockaddr_un at = { .sun_family = 0 };
+	socklen_t bytes = sizeof(at), len = sizeof(int);
+	int on = 0;
+
+	return f->config.listening > 0 &&
+	       !getsockname(f->config.listening, (struct sockaddr *)&at, &bytes) &&
+	       at.sun_family == AF_UNIX && strcmp(at.sun_path, f->config.socket) == 0 &&
+	       !getsockopt(f->config.listening, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) && on;
+}
+
+static int take_socket(struct front *f)
+{
+	int rc = watch_add(f, NULL, WATCH_LISTEN, f->config.listening, EPOLLIN);
+
+	if (rc == 0 && chmod(f->config.socket, f->config.socket_mode))
+		rc = -errno;
+	f->listener = f->config.listening;
+	snprintf(f->bound, sizeof(f->bound), "%s", f->config.socket);
+	return rc;
+}
+
+int front_leave_socket(struct front *f)
+{
+	int fd = f->listener;
+
+	f->bound[0] = '\0';
+	watch_remove(f, fd);
+	f->listener = -1;
+	front_unlisten(f);
+	return fd;
+}
+
 int front_listen(struct front *f, char why[FRONT_WHY_BYTES])
 {
 	int fd CLEANUP_CLOSE = -1;
@@ -75,6 +110,10 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES])
 	mode_t mask;
 	int rc;
 
+	if (listens(f))
+		return take_socket(f);
+	if (f->config.listening > 0)
+		close(f->config.listening);
 	address_of(f->config.socket, &at);
 	snprintf(why, FRONT_WHY_BYTES, "see that the folder exists and may be written");
 	rc = look_at(&at, why);

@@ -99,6 +99,7 @@ struct obs {
 	struct obs_limits limits;
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
+	struct core_handover handover; /* what was taken from the former daemon */
 	struct obs_aside *aside; /* owned by the shell */
 	uint32_t asides;
 	uint64_t fixed_bytes; /* of memory, beside the tiers, before there is a context or client */
@@ -132,13 +133,15 @@ struct obs_connection {
 };
 
 /* What has to be asked of the core before there is an answer. */
-enum obs_deed_kind { OBS_DEED_NONE = 0, OBS_DEED_EVICT, OBS_DEED_DRAIN, OBS_DEED_QUOTA };
+enum obs_deed_kind { OBS_DEED_NONE = 0, OBS_DEED_EVICT, OBS_DEED_DRAIN, OBS_DEED_QUOTA,
+		     OBS_DEED_UPGRADE, OBS_DEED_POLICY };
 struct obs_deed {
 	enum obs_deed_kind kind;
 	uint32_t context_id;
 	uint32_t tier;
 	uint64_t bytes;
 	struct core_quota quota;
+	const char *policy; /* its name, of the registry */
 };
 
 struct obs_question {

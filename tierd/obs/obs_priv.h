@@ -19,6 +19,7 @@ struct obs_args {
 	uint64_t bytes;
 	uint8_t key[ABI_KEY_BYTES];
 	struct core_quota quota;
+	const struct policy_ops *policy;
 };
 
 /* Arguments of quota-set. Returns 0, or an errno with why (OBS_WHY_BYTES). */

@@ -70,6 +70,15 @@ static json_t *recovery(const struct obs *o)
 			 obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
 }
 
+static json_t *handover(const struct obs *o)
+{
+	const struct core_handover *h = &o->handover;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "blocks", obs_number(h->blocks), "pages",
+			 obs_number(h->pages), "bytes", obs_number(h->bytes), "dirty",
+			 obs_number(h->dirty), "refused", obs_number(h->refused));
+}
+
 static json_t *log_of(const char *name, const struct core_log_stats *l)
 {
 	double factor = l->written ? (double)(l->written + l->again) / (double)l->written : 1;
@@ -233,6 +242,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "objects", objects(o));
 	json_object_set_new(document, "kernel", facts(o));
 	json_object_set_new(document, "recovery", recovery(o));
+	json_object_set_new(document, "handover", handover(o));
 	json_object_set_new(document, "seen", json_string(obs_seen(q)));
 	json_object_set_new(document, "contexts", obs_number(stats.contexts));
 	json_object_set_new(document, "blocks", obs_number(stats.blocks));

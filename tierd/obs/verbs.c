@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libtier/base/key.h"
+#include "tierd/core/unit/policy_ops.h"
 #include "tierd/obs/obs_priv.h"
 
 const char *const obs_tier_name[ABI_TIER_COUNT] = { "hbm", "cxl", "nvme", "remote" };
@@ -21,6 +22,7 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 #define ARG_TIER 4u
 #define ARG_CONTEXT_OR_NOT 8u
 #define ARG_QUOTA 16u
+#define ARG_POLICY 32u
 
 struct verb {
 	const char *name;
@@ -42,6 +44,8 @@ static const struct verb verbs[] = {
 	{ "clients", false, 0, OBS_DEED_NONE, obs_clients },
 	{ "evict", false, ARG_CONTEXT | ARG_TIER, OBS_DEED_EVICT, NULL },
 	{ "drain", false, 0, OBS_DEED_DRAIN, NULL },
+	{ "policy-set", false, ARG_CONTEXT | ARG_POLICY, OBS_DEED_POLICY, NULL },
+	{ "upgrade", false, 0, OBS_DEED_UPGRADE, NULL },
 	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
 	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
 };
@@ -199,6 +203,20 @@ static int take_tier(struct obs_args *a, const json_t *given, char *why)
 	return 0;
 }
 
+static int take_policy(struct obs_args *a, const json_t *given, char *why)
+{
+	const char *name = json_string_value(json_object_get(given, "policy"));
+	char known[64] = "";
+
+	a->policy = name ? policy_find(name) : NULL;
+	if (a->policy)
+		return 0;
+	for (uint32_t i = 0; policy_at(i); i++)
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
+			 i ? ", " : "", policy_at(i)->name);
+	return wrong(-EINVAL, why, "argument \"policy\" must be one of: %s", known);
+}
+
 static int take_args(struct obs_args *a, const struct verb *verb, const json_t *given, char *why)
 {
 	int rc = 0;
@@ -210,6 +228,8 @@ static int take_args(struct obs_args *a, const struct verb *verb, const json_t *
 		rc = take_key(a, given, why);
 	if (rc == 0 && verb->needs & ARG_TIER)
 		rc = take_tier(a, given, why);
+	if (rc == 0 && verb->needs & ARG_POLICY)
+		rc = take_policy(a, given, why);
 	if (rc == 0 && verb->needs & ARG_QUOTA)
 		rc = obs_take_quota(a, given, why);
 	return rc;
@@ -229,7 +249,9 @@ char *obs_done(enum obs_deed_kind kind, uint64_t value)
 {
 	if (kind == OBS_DEED_EVICT)
 		return print(json_pack("{s:o}", "freed", obs_number(value)));
-	return print(json_pack("{s:b}", kind == OBS_DEED_QUOTA ? "set" : "drained", 1));
+	if (kind == OBS_DEED_UPGRADE)
+		return print(json_pack("{s:b}", "upgrading", 1));
+	return print(json_pack("{s:b}", kind == OBS_DEED_DRAIN ? "drained" : "set", 1));
 }
 
 static const struct verb *find(const char *name)
@@ -275,7 +297,8 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 	}
 	rc = take_args(&a, verb, given, why);
 	if (rc == 0 && verb->deed) {
-		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes, a.quota };
+		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes, a.quota,
+					  a.policy ? a.policy->name : NULL };
 		rc = -EINPROGRESS;
 	} else if (rc == 0) {
 		rc = answer(&a, verb, json, why);

@@ -104,12 +104,12 @@ static int64_t most_over(const struct core *c, const struct context *x, uint32_t
 }
 
 void lanes_by_need(struct lane_order *out, const struct core *c, const struct context *x,
-		   uint32_t tier)
+		   const struct lanes *lanes, uint32_t tier)
 {
-	uint32_t begun = x->lanes.begun[tier];
+	uint32_t begun = lanes->begun[tier];
 
 	out->count = 0;
 	for (uint32_t lane = 0; lane < LANES; lane++)
-		if (x->lanes.state[tier][lane]) /* of one alone nobody asks */
+		if (lanes->state[tier][lane]) /* of one alone nobody asks */
 			order_add(out, lane, begun > 1 ? most_over(c, x, tier, lane) : INT64_MAX);
 }

@@ -58,6 +58,6 @@ struct lane_order {
 	int64_t over[LANES]; /* bytes that who is most over his share is by; descending */
 };
 void lanes_by_need(struct lane_order *out, const struct core *c, const struct context *x,
-		   uint32_t tier);
+		   const struct lanes *lanes, uint32_t tier);
 
 #endif

@@ -30,7 +30,7 @@ static bool is_worth(const struct core *c, const struct context *x, uint32_t slo
 		return false;
 	if (!(m->there[ABI_TIER_CXL].ordered))
 		return true; /* nothing is known of it */
-	return x->policy->admit(block_policy(x, slot, ABI_TIER_CXL), slot,
+	return block_lanes(x, slot)->policy->admit(block_policy(x, slot, ABI_TIER_CXL), slot,
 				x->plan.quota[ABI_TIER_NVME] / x->spec.geometry.block_bytes);
 }
 

@@ -120,7 +120,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	p->brings = true;
 	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 	if (block_policy(x, slot, ABI_TIER_CXL))
-		x->policy->expect(block_policy(x, slot, ABI_TIER_CXL), ABI_SLOT_NONE, key);
+		block_lanes(x, slot)->policy->expect(block_policy(x, slot, ABI_TIER_CXL),
+						     ABI_SLOT_NONE, key);
 	use->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));

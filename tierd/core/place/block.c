@@ -54,6 +54,7 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
 	struct block_meta *m = &x->meta[slot];
+	const struct lanes *lanes = block_lanes(x, slot);
 	void *its = block_policy(x, slot, tier);
 	struct policy_hint hint = {
 		.now_ns = c->now_ns,
@@ -72,33 +73,37 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		return;
 	m->there[tier].ordered = 1;
 	if (!its)
-		its = lane_begin(&x->lanes, tier, block_lane(x, slot));
-	x->policy->insert(its, slot, &hint);
+		its = lane_begin(lanes == x->former ? x->former : &x->lanes, tier,
+				 block_lane(x, slot));
+	lanes->policy->insert(its, slot, &hint);
 }
 
-static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
+void block_leave_policy(struct context *x, uint32_t slot, uint32_t tier)
 {
 	struct block_meta *m = &x->meta[slot];
 
 	if (!(m->there[tier].ordered))
 		return;
 	m->there[tier].ordered = 0;
-	x->policy->remove(block_policy(x, slot, tier), slot, index_block(&x->ix, slot)->key);
+	block_lanes(x, slot)->policy->remove(block_policy(x, slot, tier), slot,
+					     index_block(&x->ix, slot)->key);
 }
 
 /* Somebody has used it: every policy that has it is told. */
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight)
 {
+	const struct policy_ops *policy = block_lanes(x, slot)->policy;
+
 	x->meta[slot].heat += x->meta[slot].heat < BLOCK_HEAT_MAX;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].there[tier].ordered)
-			x->policy->touch(block_policy(x, slot, tier), slot, weight, c->now_ns);
+			policy->touch(block_policy(x, slot, tier), slot, weight, c->now_ns);
 	if (x->meta[slot].persist == PERSIST_REFUSED)
 		core_signals.block_wanted(c, x, slot);
 	if (x->meta[slot].persist == PERSIST_CLEAN &&
 	    !(x->meta[slot].there[ABI_TIER_CXL].ordered) && block_policy(x, slot, ABI_TIER_CXL))
-		x->policy->elsewhere(block_policy(x, slot, ABI_TIER_CXL),
-				     index_block(&x->ix, slot)->key);
+		policy->elsewhere(block_policy(x, slot, ABI_TIER_CXL),
+				  index_block(&x->ix, slot)->key);
 }
 
 void block_tier_hint(struct context *x, uint32_t slot)
@@ -415,7 +420,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 		drop_persist(c, x, slot);
 	}
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		policy_leave(x, slot, tier);
+		block_leave_policy(x, slot, tier);
 	index_remove(&x->ix, slot);
 	m->flags |= BLOCK_DROPPED;
 	prefix_dropped(c, x, slot);
@@ -441,6 +446,6 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 	if (m->flags & BLOCK_DROPPED)
 		return;
 	if (m->there[tier].pages == use->streamed[tier])
-		policy_leave(x, slot, tier);
+		block_leave_policy(x, slot, tier);
 	block_tier_hint(x, slot);
 }

@@ -193,6 +193,7 @@ static bool is_awaited(const struct core *c, const struct context *x, uint32_t s
 
 /* One walk along the policy's order in a lane, for blocks up to a rank or of one account. */
 struct walk {
+	struct lanes *lanes;
 	uint32_t tier, lane;
 	uint32_t most; /* in, out: candidates to look at */
 	uint32_t rank;
@@ -240,7 +241,8 @@ static void candidate_prefetch(const struct context *x, uint32_t slot)
  */
 static void candidates_expect(const struct context *x, const void *state, uint32_t slot)
 {
-	uint32_t next = x->policy->expect(state, slot, NULL), then;
+	const struct policy_ops *policy = block_lanes(x, slot)->policy;
+	uint32_t next = policy->expect(state, slot, NULL), then;
 	const uint8_t *key;
 
 	if (next == ABI_SLOT_NONE)
@@ -248,7 +250,7 @@ static void candidates_expect(const struct context *x, const void *state, uint32
 	key = index_block(&x->ix, next)->key;
 	index_prefetch(&x->ix, key);
 	prefix_prefetch(x, next);
-	then = x->policy->expect(state, next, key);
+	then = policy->expect(state, next, key);
 	if (then != ABI_SLOT_NONE)
 		candidate_prefetch(x, then);
 }
@@ -256,15 +258,15 @@ static void candidates_expect(const struct context *x, const void *state, uint32
 /* Returns the bytes that retire by it. */
 static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 {
-	void *state = x->lanes.state[w->tier][w->lane];
+	void *state = w->lanes->state[w->tier][w->lane];
 	uint32_t stays = w->cursor - 1; /* the last block that was passed over */
 	uint64_t gone = 0;
 
 	if (!w->cursor || !(x->meta[stays].there[w->tier].ordered) ||
-	    block_lane(x, stays) != w->lane)
+	    block_lane(x, stays) != w->lane || block_lanes(x, stays) != w->lanes)
 		stays = ABI_SLOT_NONE;
 	for (; gone < w->bytes && w->most && !meter_spent(&c->meter); w->most--) {
-		uint32_t slot = x->policy->victim(state, stays);
+		uint32_t slot = w->lanes->policy->victim(state, stays);
 
 		if (w->most % 8 == 0)
 			meter_charge(&c->meter, 1); /* candidates, as of a table */
@@ -308,7 +310,7 @@ static uint64_t walk_lanes(struct core *c, struct context *x, struct walk w,
 static uint64_t evict_rank(struct core *c, struct context *x, const struct lane_order *lanes,
 			   struct walk w)
 {
-	struct lanes *dv = &x->lanes;
+	struct lanes *dv = w.lanes;
 	uint64_t *since_ns;
 
 	if (w.rank >= RANKS_SOUGHT)
@@ -322,29 +324,39 @@ static uint64_t evict_rank(struct core *c, struct context *x, const struct lane_
 	return walk_lanes(c, x, w, lanes, dv->cursor[w.tier][w.rank]);
 }
 
-/* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
-uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+static uint64_t evict_from(struct core *c, struct context *x, struct lanes *of, uint32_t tier,
+			   uint64_t bytes)
 {
-	struct walk w = { .tier = tier, .most = WALK_MAX };
+	struct walk w = { .lanes = of, .tier = tier, .most = WALK_MAX };
 	struct lane_order lanes;
 	uint64_t gone = 0;
 
-	evict_drain_logs(c);
-	core_signals.room_short(c, x, tier);
-	lanes_by_need(&lanes, c, x, tier);
+	lanes_by_need(&lanes, c, x, of, tier);
 	for (w.rank = 0; w.rank < RANKS && gone < bytes; w.rank++) {
 		w.bytes = bytes - gone;
 		if (quota_ranked(c, x, tier, w.rank))
 			gone += evict_rank(c, x, &lanes, w);
 	}
-	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .leads = true,
-			   .bytes = bytes };
+	w = (struct walk){ .lanes = of, .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP,
+			   .leads = true, .bytes = bytes };
 	if (!gone && c->conversations.count) /* wishes: they stall nobody */
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	w.awaited = true;
 	if (!gone && (c->plans.count || c->conversations.awaited || c->staged.bytes))
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	return gone;
+}
+
+/* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
+uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	uint64_t gone = 0;
+
+	evict_drain_logs(c);
+	core_signals.room_short(c, x, tier);
+	if (x->former)
+		gone = evict_from(c, x, x->former, tier, bytes);
+	return gone < bytes ? gone + evict_from(c, x, &x->lanes, tier, bytes - gone) : gone;
 }
 
 /* ---- room for a page ---------------------------------------------------------------------- */
@@ -508,7 +520,7 @@ static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
 	w->lane = w->cursor ? block_lane(x, w->cursor - 1) : 0;
 	do {
 		w->most = FIRST_WALK;
-		if (x->lanes.state[w->tier][w->lane])
+		if (w->lanes->state[w->tier][w->lane])
 			gone = walk(c, x, w);
 	} while (!gone && !w->cursor && ++w->lane < LANES); /* of a client: any */
 	return gone;
@@ -521,8 +533,9 @@ static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
 int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
 	struct holding *a = quota_short(c, x, slot, tier);
-	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
-			  .leads = true, .awaited = true };
+	struct walk w = { .lanes = x->former ? x->former : &x->lanes, .tier = tier,
+			  .rank = RANK_KEEP, .account = a, .bytes = bytes, .leads = true,
+			  .awaited = true };
 	uint64_t gone;
 	bool whole;
 
@@ -534,6 +547,10 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 	gone = walk_on(c, x, &w);
 	if (!gone && !w.cursor && !whole)
 		gone = walk_on(c, x, &w); /* nothing is behind where the last one ended */
+	if (!gone && !w.cursor && x->former) {
+		w.lanes = &x->lanes;
+		gone = walk_on(c, x, &w);
+	}
 	a->cursor[tier] = w.cursor;
 	reclaim_flush(c);
 	if (gone || w.cursor || meter_spent(&c->meter))

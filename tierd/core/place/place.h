@@ -7,6 +7,7 @@
 #define TIERD_CORE_PLACE_PLACE_H
 
 /* block.c */
+void block_leave_policy(struct context *x, uint32_t slot, uint32_t tier);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
 void block_unnew(struct core *c, struct context *x, uint32_t slot);
@@ -45,10 +46,16 @@ void tables_settled(struct context *x, uint32_t slot);
 bool tables_want(struct context *x);
 uint64_t tables_held(uint32_t limit);
 
+/* swap.c */
+int swap_begin(struct core *c, struct context *x, const struct policy_ops *policy);
+void swap_end(struct core *c, struct context *x);
+void swap_tick(struct core *c);
+
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
 		  uint64_t to);
+bool retire_left(struct core *c, struct context *x, uint32_t page, uint32_t tier, uint64_t offset);
 void reclaim_flush(struct core *c);
 void reclaim_now(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);

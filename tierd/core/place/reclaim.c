@@ -139,6 +139,32 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 	return true;
 }
 
+/*
+ * A place that a former daemon left and no page of this one names; `page` is as large. False: no
+ * batch has room, and nothing was done.
+ */
+bool retire_left(struct core *c, struct context *x, uint32_t page, uint32_t tier, uint64_t offset)
+{
+	struct core_batch *b;
+
+	if (!batch_ready(c, x) || space_claim(x->space[tier], x->part_class[x->page_part[page]],
+					      offset))
+		return false;
+	b = c->reclaim.open;
+	assert(b->count < CORE_RETIRE_BATCH);
+	b->place[b->count] = abi_place(x->id, tier, abi_word(offset, ABI_PAGE_READY, 0));
+	b->slot[b->count] = ABI_SLOT_NONE;
+	b->page[b->count] = page;
+	b->detached[b->count] = CORE_DETACHED;
+	if (!b->count++)
+		b->since_ns = c->now_ns;
+	x->detached++;
+	x->retiring[tier] += page_stride(x, page);
+	if (b->count == CORE_RETIRE_BATCH)
+		reclaim_flush(c);
+	return true;
+}
+
 void reclaim_flush(struct core *c)
 {
 	struct core_batch *b = c->reclaim.open;

@@ -55,6 +55,7 @@ struct evicting {
 	uint64_t spares_ns;    /* the last look at empty segments */
 	uint32_t failed[2];    /* segments in a row that could not be emptied, */
 	uint64_t failed_ns[2]; /* ... the last one then; [1] = compacted */
+	uint32_t swaps;        /* contexts whose blocks go over to another policy */
 	uint32_t drain_next;   /* client whose logs are heard first next time */
 };
 

@@ -147,7 +147,8 @@ uint64_t tables_of(const struct context *x)
 	       block_uses_bytes(&x->uses) + siblings_bytes(&x->siblings) +
 	       tenants_bytes(&x->tenants) +
 	       (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t) +
-	       lanes_bytes(&x->lanes, slots) + x->spec.geometry.pages_per_block;
+	       lanes_bytes(&x->lanes, slots) +
+	       (x->former ? lanes_bytes(x->former, slots) : 0) + x->spec.geometry.pages_per_block;
 }
 
 void tables_join(struct core *c, struct context *x)

@@ -382,18 +382,23 @@ uint64_t space_slabs_left(const struct space *s)
 		       pool_left(s->pool) / s->slab_bytes);
 }
 
+static void slab_charge(struct space *s, uint32_t number, uint32_t klass)
+{
+	assert(number < s->slabs && s->slab[number].state == SLAB_UNUSED);
+	bitmap_set(s->taken_bits, number);
+	s->taken++;
+	s->pool->used += s->slab_bytes;
+	assert(s->pool->used <= s->pool->capacity);
+	slab_serve(s, number, klass);
+}
+
 static void slab_take(struct space *s, uint32_t klass, uint64_t *fresh)
 {
 	uint32_t number = (uint32_t)bitmap_find_clear(s->taken_bits, s->slabs, s->unused_from);
 
-	assert(number < s->slabs && s->slab[number].state == SLAB_UNUSED);
-	bitmap_set(s->taken_bits, number);
 	s->unused_from = number + 1;
-	s->taken++;
-	s->pool->used += s->slab_bytes;
-	assert(s->pool->used <= s->pool->capacity);
 	*fresh = number * s->slab_bytes;
-	slab_serve(s, number, klass);
+	slab_charge(s, number, klass);
 }
 
 /* Out of all heaps; its free places no longer count. */
@@ -566,16 +571,12 @@ static uint32_t place_take(const struct space *s, uint32_t number)
 	return place;
 }
 
-/* From the fullest slab of the class that has a place. */
-static int64_t place_from(struct space *s, uint32_t klass)
+/* One more of the slab's places is handed out: its bit is set. */
+static void place_count(struct space *s, uint32_t number)
 {
-	struct space_class *c = &s->klass[klass];
-	uint32_t number = heap_slab(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0]), place;
+	struct space_class *c = &s->klass[s->slab[number].klass];
 
-	assert(c->heap[HEAP_ALLOC].count > 0 && c->free > 0);
-	assert(s->slab[number].state == SLAB_TAKEN && s->slab[number].klass == klass);
-	place = place_take(s, number);
-	assert(place < c->places && s->free >= c->stride);
+	assert(s->free >= c->stride && c->free > 0);
 	s->slab[number].live++;
 	s->live += c->stride;
 	s->pool->live += c->stride;
@@ -583,7 +584,45 @@ static int64_t place_from(struct space *s, uint32_t klass)
 	c->free--;
 	c->live++;
 	space_settle(s, number);
+}
+
+/* From the fullest slab of the class that has a place. */
+static int64_t place_from(struct space *s, uint32_t klass)
+{
+	struct space_class *c = &s->klass[klass];
+	uint32_t number = heap_slab(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0]), place;
+
+	assert(c->heap[HEAP_ALLOC].count > 0);
+	assert(s->slab[number].state == SLAB_TAKEN && s->slab[number].klass == klass);
+	place = place_take(s, number);
+	assert(place < c->places);
+	place_count(s, number);
 	return (int64_t)(number * s->slab_bytes + (uint64_t)place * c->stride);
+}
+
+int space_claim(struct space *s, uint32_t klass, uint64_t offset)
+{
+	uint64_t number = offset / s->slab_bytes, within = offset % s->slab_bytes, *bits;
+	const struct space_class *c = &s->klass[klass];
+	uint32_t place = (uint32_t)(within / c->stride);
+
+	assert(klass < s->classes);
+	if (number >= s->slabs || within % c->stride || place >= c->places)
+		return -EINVAL;
+	if (s->slab[number].state == SLAB_UNUSED) {
+		if (pool_left(s->pool) < s->slab_bytes) /* over its quota it was before, too */
+			return -ENOSPC;
+		slab_charge(s, (uint32_t)number, klass);
+	}
+	bits = space_slab_bits(s, (uint32_t)number);
+	if (s->slab[number].state != SLAB_TAKEN || s->slab[number].klass != klass ||
+	    bitmap_test(bits, place) || c->free == c->reserved)
+		return -EEXIST;
+	bitmap_set(bits, place);
+	if (~bits[place / 64] == 0)
+		bitmap_set(bits + s->words, place / 64);
+	place_count(s, (uint32_t)number);
+	return 0;
 }
 
 int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
@@ -757,6 +796,11 @@ uint64_t space_held(const struct space *s)
 {
 	assert(s->taken >= s->punching);
 	return (s->taken - s->punching) * s->slab_bytes - s->returned;
+}
+
+uint64_t space_returned(const struct space *s)
+{
+	return s->returned;
 }
 
 bool space_is_live(const struct space *s, uint64_t offset)

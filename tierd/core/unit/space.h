@@ -59,6 +59,12 @@ uint64_t space_slab_bytes(const struct space *s);
 int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh);
 
 /*
+ * This very place, as a former daemon had it. Errors: -EINVAL no such place of the class, -EEXIST
+ * it is another's, -ENOSPC pool or quota full.
+ */
+int space_claim(struct space *s, uint32_t klass, uint64_t offset);
+
+/*
  * A place for a page that moves: in a slab of the class that is in use already, or -ENOSPC.
  * What is promised to reservations is left alone, as it is by space_alloc.
  */
@@ -171,6 +177,9 @@ void space_stats(const struct space *s, struct space_stats *out);
 
 /* Bytes charged, less those of slabs that are being punched. */
 uint64_t space_held(const struct space *s);
+
+/* Bytes of taken slabs that are not charged: of parked units. */
+uint64_t space_returned(const struct space *s);
 
 /* The first unused slab at `from` or behind it; the range behind all slabs counts as such. */
 uint64_t space_hole(const struct space *s, uint64_t from);
