@@ -20,7 +20,7 @@ static bool movable(const struct core *c, const struct drive *dv, const struct c
 	       !(m->flags & (BLOCK_DROPPED | BLOCK_MOVING)) &&
 	       index_block(&x->ix, slot)->epoch == (uint32_t)x->spec.epoch &&
 	       block_lies(c, x, slot, dv, dv->cleaner.segment) &&
-	       (!dv->cleaner.hot || m->heat || block_use_is_pinned(use));
+	       (!dv->cleaner.hot || dv->cleaner.all || m->heat || block_use_is_pinned(use));
 }
 
 static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)
@@ -109,6 +109,7 @@ static uint32_t chain(struct drive *dv, struct run *run, const struct context *x
 static void take(struct core *c, struct drive *dv, struct run *run, struct context *x)
 {
 	run->ctx = x;
+	run->log = dv->cleaner.to;
 	run->blocks = run->place.blocks;
 	run->cursor = 0;
 	run->written = 0;
@@ -125,6 +126,8 @@ static void take(struct core *c, struct drive *dv, struct run *run, struct conte
 int clean_gather(struct core *c, struct drive *dv, struct run *run)
 {
 	struct cleaner *k = &dv->cleaner;
+	/* Elsewhere it is one that writes as puts do: the reserve is for that drive's own. */
+	enum store_stream stream = k->to == dv ? STORE_CLEANED : STORE_DURABLE;
 	struct context *x = NULL;
 	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, dv, &x), slot;
 	int err;
@@ -133,7 +136,7 @@ int clean_gather(struct core *c, struct drive *dv, struct run *run)
 		return -ENOENT;
 	slot = first_of(c, dv, x, k->window[0]);
 	n = chain(dv, run, x, slot);
-	err = store_append(dv->store, k->hot ? STORE_CACHE : STORE_CLEANED, n, block_bytes(x, slot),
+	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream, n, block_bytes(x, slot),
 			   block_pages(x, slot), &run->place);
 	if (err)
 		return err;

@@ -622,10 +622,10 @@ uint64_t store_oldest_lsn(const struct store *s)
 	return oldest_run(s).lsn;
 }
 
-void store_missing(struct store *home)
+void store_missing(struct store *home, bool missing)
 {
 	assert(home->set == &home->own);
-	home->own.missing = true;
+	home->own.missing = missing;
 }
 
 void store_suspect(struct store *s, uint32_t segment)
