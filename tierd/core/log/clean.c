@@ -366,7 +366,8 @@ static void records_begin(struct cleaner *k)
 static void gather_begin(struct core *c, struct drive *dv)
 {
 	dv->cleaner.phase = CLEAN_GATHER;
-	if (dv->cleaner.to == dv && store_may_name_absent(dv->store) && clean_is_torn(c, dv))
+	if (store_may_name_absent(dv->store) && store_may_name_absent(dv->cleaner.to->store) &&
+	    !dv->cleaner.hot && clean_is_torn(c, dv))
 		records_begin(&dv->cleaner);
 }
 

@@ -122,12 +122,16 @@ static void take(struct core *c, struct drive *dv, struct run *run, struct conte
 		run->head.flags = DISK_RECORD_SETTLED;
 }
 
+/* Elsewhere the cleaner writes as puts do: the reserve is for that drive's own. */
+static enum store_stream stream_to(const struct drive *dv)
+{
+	return dv->cleaner.to == dv ? STORE_CLEANED : STORE_DURABLE;
+}
+
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
 int clean_gather(struct core *c, struct drive *dv, struct run *run)
 {
 	struct cleaner *k = &dv->cleaner;
-	/* Elsewhere it is one that writes as puts do: the reserve is for that drive's own. */
-	enum store_stream stream = k->to == dv ? STORE_CLEANED : STORE_DURABLE;
 	struct context *x = NULL;
 	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, dv, &x), slot;
 	int err;
@@ -136,8 +140,8 @@ int clean_gather(struct core *c, struct drive *dv, struct run *run)
 		return -ENOENT;
 	slot = first_of(c, dv, x, k->window[0]);
 	n = chain(dv, run, x, slot);
-	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream, n, block_bytes(x, slot),
-			   block_pages(x, slot), &run->place);
+	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream_to(dv), n,
+			   block_bytes(x, slot), block_pages(x, slot), &run->place);
 	if (err)
 		return err;
 	run->absent = 0;
@@ -220,7 +224,9 @@ int clean_gather_run(struct core *c, struct drive *dv, struct run *run)
 
 		if (!n)
 			continue;
-		err = store_append_thinned(dv->store, n, block_bytes(x, run->slot[0]),
+		run->place.blocks = n;
+		err = store_append_thinned(k->to->store, stream_to(dv),
+					   block_bytes(x, run->slot[0]),
 					   block_pages(x, run->slot[0]), run->absent, &run->place);
 		if (err || run->place.blocks < n)
 			k->part_cursor = at;

@@ -220,6 +220,8 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)) &&
 	    !evict_nvme(c, x, room_of(c, x, slot, log, n)))
 		return -ENOSPC;
+	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)))
+		return -EAGAIN; /* what went was smaller */
 	return run_somewhere(c, x, log, chain, n);
 }
 

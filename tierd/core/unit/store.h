@@ -99,11 +99,11 @@ int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uin
 void store_no_room(struct store *s, enum store_stream stream);
 /*
  * The same for what the cleaner carries of one run, whose record also names `absent` ones, by the
- * bits of D14; not in every store.
+ * bits of D14; not in every store. run->blocks: how many are wanted.
  */
 bool store_may_name_absent(const struct store *s);
-int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes, uint32_t pages,
-			 uint32_t absent, struct store_run *run);
+int store_append_thinned(struct store *s, enum store_stream stream, uint64_t block_bytes,
+			 uint32_t pages, uint32_t absent, struct store_run *run);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
 
