@@ -60,7 +60,34 @@ static bool is_blank(struct shell *s, const char *path)
 	return blank;
 }
 
-/* Open what is there. 0: it is one of ours. */
+int drives_home_missing(struct shell *s)
+{
+	struct disk_super super;
+
+	for (uint32_t i = 1; i < CORE_DRIVES_MAX && s->drive[i].path; i++) {
+		struct shell_drive d = { .path = s->drive[i].path };
+		struct drive_options options = { .path = d.path,
+						 .buffered = s->config.nvme_buffered };
+		bool device, member;
+
+		if (!is_there(d.path, &device) || (device && is_blank(s, d.path)) ||
+		    s->drive_ops->open(&d.device, &options))
+			continue;
+		member = !recover_super(s, &d, &super) && super.home;
+		s->drive_ops->close(d.device);
+		if (!member)
+			continue;
+		log_error(&s->log, "the store's first drive, which has its catalog, is not there",
+			  s->drive[0].path,
+			  "bring it back: its store_id is told; without it nothing of the others "
+			  "can be read, and --format begins anew on all",
+			  "store_id=0x%016" PRIx64 " further=%s", super.home, d.path);
+		return -ENOENT;
+	}
+	return 0;
+}
+
+/* Open what is there. 0: it is one of ours; -ECHILD: it was, and is passed over. */
 static int open_old(struct shell *s, struct shell_drive *d)
 {
 	struct drive_options options = { .path = d->path, .buffered = s->config.nvme_buffered };
@@ -71,14 +98,19 @@ static int open_old(struct shell *s, struct shell_drive *d)
 		rc = recover_super(s, d, &d->super);
 	if (rc)
 		return rc; /* explained */
+	rc = recover_flush(s, d); /* one that cannot is as good as not there */
+	if (rc)
+		return rc;
 	if (d->super.home != home)
 		return refuse(s, d, d->super.home ? "this drive is of another store" :
 						    "this is a store by itself",
 			      "give another path, or remove it if nothing of it is needed");
-	if (listed_at(s, d->super.store_id) < 0)
-		return refuse(s, d, "the catalog does not name this drive: it holds nothing",
-			      "remove the file, or overwrite its first 8 KiB, to add it anew");
-	return 0;
+	if (listed_at(s, d->super.store_id) >= 0)
+		return 0;
+	log_warn(&s->log, "a drive that was taken out of the store is not used", d->path,
+		 "take it out of store.path; to add it anew remove the file, or overwrite its "
+		 "first 8 KiB", "");
+	return -ECHILD;
 }
 
 /* Before the catalog names another drive, older daemons must refuse the store. */
@@ -168,7 +200,8 @@ static int take_old(struct shell *s, const char **path, uint32_t count, uint32_t
 		leave(s, d);
 		if (rc == -EINVAL || rc == -EBUSY)
 			return rc;
-		path[(*left)++] = path[i];
+		if (rc != -ECHILD)
+			path[(*left)++] = path[i];
 	}
 	return 0;
 }
@@ -185,11 +218,12 @@ static void tell_missing(struct shell *s, const char **path, uint32_t count)
 			there |= s->drive[n].super.store_id == c->listed[i].store_id;
 		if (there)
 			continue;
-		s->obs.missing[s->obs.missing_count++] = c->listed[i];
 		log_error(&s->log, "a drive of the store is missing; its blocks are misses",
-			  k < count ? path[k] : "", "bring it back and start again",
-			  "store_id=%016" PRIx64 " bytes=%" PRIu64, c->listed[i].store_id,
-			  c->listed[i].capacity);
+			  k < count ? path[k] : "",
+			  "bring it back and start again; if it is gone for good, tierctl drive "
+			  "forget",
+			  "store_id=0x%016" PRIx64 " bytes=%" PRIu64, c->listed[i].store_id,
+			  c->listed[i].capacity & ~DISK_DRIVE_LEAVES);
 		k++;
 	}
 }
@@ -228,7 +262,7 @@ int drives_begin(struct shell *s)
 		s->obs.drive[i] = s->drive[i].path;
 	s->obs.drives = s->drives;
 	for (uint32_t i = 0; i < c->listed_count; i++)
-		c->capacity[ABI_TIER_NVME] += c->listed[i].capacity;
+		c->capacity[ABI_TIER_NVME] += c->listed[i].capacity & ~DISK_DRIVE_LEAVES;
 	c->drives = s->drives;
 	return rc;
 }

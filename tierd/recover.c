@@ -224,6 +224,9 @@ int recover_store(struct shell *s, uint64_t bytes)
 	int rc;
 
 	s->formatted = s->options.format || (!device && st.st_size == 0);
+	rc = s->formatted && !s->options.format ? drives_home_missing(s) : 0;
+	if (rc)
+		return rc;
 	rc = s->formatted ? format_store(s, &s->drive[0], bytes, device, super)
 			  : open_existing(s, bytes);
 	if (rc == 0)
@@ -339,15 +342,23 @@ static int read_segment(struct shell *s, uint32_t drive, uint32_t segment, void 
 }
 
 /* What is read below must not be in a volatile cache only: answers are built upon it. */
+int recover_flush(struct shell *s, const struct shell_drive *d)
+{
+	int rc = s->drive_ops->flush(d->device);
+
+	return rc ? recover_explain(s, d, rc, "the store cannot be flushed", "look at its device")
+		  : 0;
+}
+
+/* The others were flushed when they were opened. */
 static int read_drive(struct shell *s, uint32_t drive, uint64_t *told)
 {
 	const struct disk_super *super = &s->drive[drive].super;
 	void *summary CLEANUP_FREE = aligned_alloc(DISK_SECTOR, super->summary_bytes);
-	int rc = s->drive_ops->flush(s->drive[drive].device);
+	int rc = drive ? 0 : recover_flush(s, &s->drive[drive]);
 
 	if (rc)
-		return recover_explain(s, &s->drive[drive], rc, "the store cannot be flushed",
-				       "look at its device");
+		return rc;
 	if (!summary)
 		return recover_explain(s, &s->drive[drive], -ENOMEM,
 				       "no memory to read the segments", NULL);

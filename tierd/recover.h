@@ -21,7 +21,12 @@ int recover_super(struct shell *s, struct shell_drive *d, struct disk_super *sup
 /* Write a catalog, with what the one that was read says, into the other slot. */
 int recover_catalog_again(struct shell *s, const struct disk_catalog *head);
 
-/* drives.c: the others, after the first: those there are, those to be made, those missing. */
+/* Make sure that what is read next is on the medium. */
+int recover_flush(struct shell *s, const struct shell_drive *d);
+
+/* drives.c: before a first drive is made: not if a further path has a drive of a store. */
+int drives_home_missing(struct shell *s);
+/* The others, after the first: those there are, those to be made, those missing. */
 int drives_begin(struct shell *s);
 void drives_end(struct shell *s);
 /* Whole bytes of data of a store. */

@@ -134,9 +134,10 @@ struct disk_context {
 }; /* 4096 bytes */
 
 /* A further drive of the store, there or not. */
+#define DISK_DRIVE_LEAVES ((uint64_t)1) /* in capacity, of whole sectors: it is being drained */
 struct disk_drive {
 	uint64_t store_id;
-	uint64_t capacity; /* bytes of data */
+	uint64_t capacity; /* bytes of data, and DISK_DRIVE_LEAVES */
 }; /* 16 bytes */
 
 struct disk_catalog {

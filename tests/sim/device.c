@@ -29,12 +29,12 @@ void device_open(struct world *w)
 	if (store_super_plan(&w->super, bytes, segment, 0x1234))
 		assert(!"the plan of the store fits");
 	disk_super_seal(&w->super);
-	w->drives = w->faults->drives ? w->faults->drives : 1;
-	assert(w->drives <= WORLD_DRIVES);
-	w->disk = calloc(w->drives, NVME_BYTES);
-	w->stable = calloc(w->drives, NVME_BYTES);
-	w->unstable = calloc(w->drives, NVME_BYTES / DISK_SECTOR);
-	w->lost = calloc(w->drives, NVME_BYTES / DISK_SECTOR);
+	w->drives = w->disks = w->faults->drives ? w->faults->drives : 1;
+	assert(w->disks <= WORLD_DRIVES);
+	w->disk = calloc(w->disks, NVME_BYTES);
+	w->stable = calloc(w->disks, NVME_BYTES);
+	w->unstable = calloc(w->disks, NVME_BYTES / DISK_SECTOR);
+	w->lost = calloc(w->disks, NVME_BYTES / DISK_SECTOR);
 	assert(w->disk && w->stable && w->unstable && w->lost);
 }
 
@@ -61,7 +61,9 @@ void device_close(struct world *w)
 
 static uint32_t mood_of(const struct world *w, uint32_t drive)
 {
-	return w->mood_drive == drive || w->mood_drive == w->drives ? w->mood : MOOD_WELL;
+	if (w->dead && drive)
+		return MOOD_FAILING;
+	return w->mood_drive == drive || w->mood_drive == w->disks ? w->mood : MOOD_WELL;
 }
 
 bool device_answers(const struct world *w, uint32_t drive)
@@ -287,7 +289,7 @@ int device_flush_end(struct world *w, uint32_t drive)
 
 void device_crash(struct world *w)
 {
-	for (uint64_t s = 0; s < w->drives * (NVME_BYTES / DISK_SECTOR); s++) {
+	for (uint64_t s = 0; s < w->disks * (NVME_BYTES / DISK_SECTOR); s++) {
 		uint8_t *to = w->stable, *from = w->disk;
 
 		if (!w->unstable[s])
@@ -301,6 +303,7 @@ void device_crash(struct world *w)
 		w->unstable[s] = 0;
 	}
 	w->mood = MOOD_WELL;
+	w->dead = false;
 	memset(w->flushing, 0, sizeof(w->flushing));
 }
 

@@ -324,7 +324,8 @@ static void check(struct world *w, enum fate fate)
 	memcpy(&number, m.entry->fingerprint, sizeof(number));
 	if (number != x->now.number)
 		return; /* its next life is not durable yet */
-	for (uint32_t i = 0; i < w->drives * w->super.segment_count; i++)
+	/* A drive that it does not name holds nothing (D15). */
+	for (uint32_t i = 0; i < (1 + head->drive_count) * w->super.segment_count; i++)
 		segment_take(&m, i / (uint32_t)w->super.segment_count,
 			     i % (uint32_t)w->super.segment_count);
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
@@ -359,7 +360,7 @@ void image_discards(struct world *w, const struct core_range *range)
 
 void image_open(struct world *w)
 {
-	for (uint32_t i = 0; i < w->drives; i++) {
+	for (uint32_t i = 0; i < w->disks; i++) {
 		struct disk_super super = w->super;
 		int err;
 
@@ -367,13 +368,13 @@ void image_open(struct world *w)
 		err = store_open(&w->reader[i], &super);
 		assert(!err);
 	}
-	w->image = calloc(w->drives, NVME_BYTES);
+	w->image = calloc(w->disks, NVME_BYTES);
 	assert(w->image);
 }
 
 void image_close(struct world *w)
 {
-	for (uint32_t i = 0; i < w->drives; i++)
+	for (uint32_t i = 0; i < w->disks; i++)
 		store_close(w->reader[i]);
 	free(w->image);
 }

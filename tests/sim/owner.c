@@ -221,6 +221,8 @@ void owner_step(struct world *w)
 	struct world_context *x;
 	struct core_event e = { .kind = CORE_EV_TICK };
 
+	if (drives_owner(w))
+		return;
 	if (w->faults->wide && wide_owner(w))
 		return;
 	if (!w->context[!which].made)

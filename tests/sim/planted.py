@@ -198,8 +198,16 @@ PLANTS = {
         "x->record_bytes + bytes"),
     "flushed-mark-forgets-the-cleaner": (
         "log/flush.c",
-        "if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP &&",
-        "if (dv->cleaner.phase > CLEAN_STOP &&"),
+        "if (k->to == dv && k->phase >= CLEAN_HEADER && k->phase < CLEAN_STOP &&",
+        "if (k->phase > CLEAN_STOP &&"),
+    "moved-to-another-drive-unflushed": (
+        "log/clean.c",
+        "else if (k->to->sync_seq < k->need)",
+        "else if (k->to == dv && k->to->sync_seq < k->need)"),
+    "drained-while-blocks-are-there": (
+        "log/drain.c",
+        "else if (segment < 0 && store_is_empty(dv->store))",
+        "else if (segment < 0 || !to)"),
     "needed-tombstone-given-up": (
         "unit/store.c",
         "s->segment[segment].lsn_tombstone >= *oldest;",

@@ -428,14 +428,13 @@ static void clock_tell(struct world *w)
 	world_event(w, &e);
 }
 
-static struct core_config config_draw(struct world *w)
+static void config_draw(struct world *w, struct core_config *out)
 {
 	struct core_config config = {
 		.boot_token = world_random(w),
 		.capacity = { HBM_BYTES, w->faults->tight ? CXL_TIGHT_BYTES : CXL_BYTES,
 			      device_capacity(w) },
 		.super = w->super,
-		.drives = w->drives,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
 		.put_deadline_ns = (50 + world_below(w, 3000)) * MSEC,
@@ -456,22 +455,25 @@ static struct core_config config_draw(struct world *w)
 			       w->starve_ns % 5 ? 0 : 16 * BLOCK_BYTES },
 	};
 
-	for (uint32_t i = 1; i < w->drives; i++) {
-		config.more[i - 1] = w->super;
-		config.more[i - 1].store_id += i;
-	}
+	config.drives = out->drives;
+	memcpy(config.more, out->more, sizeof(config.more));
+	memcpy(config.listed, out->listed, sizeof(config.listed));
+	config.listed_count = out->listed_count;
 	wide_config(w, &config);
-	return config;
+	*out = config;
 }
 
 static void boot(struct world *w)
 {
-	struct core_config config = config_draw(w);
-	const struct disk_catalog *head;
-	const struct disk_context *list;
+	struct core_config config;
+	const struct disk_catalog *head = NULL;
+	const struct disk_context *list = NULL;
 	bool old = device_catalog(w, &head, &list);
 	int err;
 
+	if (drives_boot(w, head, list, &config))
+		device_catalog(w, &head, &list);
+	config_draw(w, &config);
 	if (old) {
 		config.next_uid = head->next_uid;
 		config.catalog_sequence = head->sequence;
@@ -642,6 +644,7 @@ static void quiet(struct world *w)
 	drain(w);
 	model_quiet(w);
 	foresight_quiet(w);
+	drives_quiet(w);
 	if (model_full(w))
 		rest_on(w);
 	w->fair = false;
@@ -683,7 +686,8 @@ static void step(struct world *w, const struct move *m)
 		break;
 	case MOVE_DEVICE:
 		w->mood = w->mood ? 0 : world_below(w, 4);
-		w->mood_drive = w->drives > 1 ? world_below(w, w->drives + 1) : 0;
+		w->mood_drive = w->disks > 1 ? world_below(w, w->disks + 1) : 0;
+		drives_fate(w);
 		break;
 	case MOVE_DEATH:
 		death_step(w);

@@ -72,6 +72,7 @@ struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
 	uint64_t streams, layers; /* begun; released by their clients */
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted, discards;
+	uint64_t drained, drives_added;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	/* likewise */
 	uint64_t parked_prefetches, plan_loads, staged_conversations, staged_used, staged_wasted;

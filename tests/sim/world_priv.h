@@ -312,8 +312,10 @@ struct world {
 
 	/* device.c */
 	struct disk_super super; /* of the first; the others differ by their store_id alone */
-	uint32_t drives;   /* each has NVME_BYTES of what follows */
-	uint32_t mood_drive; /* whose mood it is; `drives` = of all */
+	uint32_t disks;    /* each has NVME_BYTES of what follows */
+	uint32_t drives;   /* of these in the store: the others were drained */
+	uint32_t mood_drive; /* whose mood it is; `disks` = of all */
+	bool dead;         /* all but the first fail until the next crash */
 	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
 	uint8_t *disk;     /* what reads see */
 	uint8_t *stable;   /* what survives a crash for sure */
@@ -507,6 +509,16 @@ void device_open(struct world *w);
 void device_close(struct world *w);
 uint64_t device_capacity(const struct world *w); /* bytes of data */
 bool device_lost(const struct world *w, uint64_t offset, uint64_t bytes);
+/*
+ * drives.c: what the store has at a start, by the catalog (NULL = none): fills the members of
+ * config about that; true = the catalog was written anew, with one that is added. What an operator
+ * and fate do to a drive. At rest, whether one that was to be drained is.
+ */
+bool drives_boot(struct world *w, const struct disk_catalog *head,
+		 const struct disk_context *list, struct core_config *config);
+bool drives_owner(struct world *w);
+void drives_fate(struct world *w);
+void drives_quiet(struct world *w);
 bool device_answers(const struct world *w, uint32_t drive);
 /* Where an operation's bytes are among those of all drives. */
 static inline uint64_t device_flat(const struct core_io *io)

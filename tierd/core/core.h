@@ -549,6 +549,16 @@ int core_handover_take(struct core *c, uint32_t id, const struct handover_contex
 /* REPLY when everything dirty is written and synced. */
 int core_drain(struct core *c, uint64_t token);
 
+/*
+ * A further drive of the store, by its store_id. DRAIN: it takes no new data, and what lies on it
+ * moves to the others, over restarts, until the catalog no longer names it (core_drive_stats).
+ * FORGET: likewise, but what cannot be read is given up; one that is missing is forgotten as it
+ * is. KEEP: neither any more. Answered when a durable catalog says so. Errors: -ENOENT the catalog
+ * names no such drive, -EINVAL it is the home, -ENODEV it is missing, and can only be forgotten.
+ */
+enum core_drive_deed { CORE_DRIVE_DRAIN, CORE_DRIVE_FORGET, CORE_DRIVE_KEEP };
+int core_drive_set(struct core *c, uint64_t store_id, enum core_drive_deed deed, uint64_t token);
+
 /* Evict up to `bytes` of a context from a memory tier; REPLY with the bytes freed. */
 int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint64_t token);
 

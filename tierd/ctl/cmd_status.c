@@ -107,9 +107,10 @@ static void show_drives(const json_t *status, FILE *to)
 	for (size_t i = 0; json_array_size(drives) > 1 && i < json_array_size(drives); i++) {
 		const json_t *one = json_array_get(drives, i);
 
-		fprintf(to, "  drive    %s, %s, %s live of %s\n", ctl_text(a, one, "path"),
-			ctl_text(b, one, "state"), ctl_bytes(c, one, "live"),
-			ctl_bytes(d, one, "capacity"));
+		fprintf(to, "  drive    %s, %s%s, %s live of %s\n", ctl_text(a, one, "path"),
+			ctl_text(b, one, "state"),
+			json_is_true(json_at(one, "no_room")) ? " (no room elsewhere)" : "",
+			ctl_bytes(c, one, "live"), ctl_bytes(d, one, "capacity"));
 	}
 }
 

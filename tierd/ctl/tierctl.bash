@@ -49,12 +49,15 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block object policy pin quota evict drain upgrade check doctor size
+		'') list='status stat top context block object policy pin quota evict drain drive upgrade
+			check doctor size
 			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
 		hosts) list='epoch forget' ;;
 		block) list=locate ;;
+		drive) list='drain forget keep' ;;
+		'drive drain'|'drive forget') list='--no-wait' ;;
 		object) list='list show get put remove' ;;
 		pin) list=list ;;
 		policy) list='set' ;;

@@ -107,6 +107,14 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 		       "the context uses";
 	if (kind == OBS_DEED_POLICY && rc == -EBUSY)
 		return "blocks still go over to the policy that was set before; ask again";
+	if (kind == OBS_DEED_DRIVE && rc == -EINVAL)
+		return "that is the store's first drive: it has the catalog and stays; to replace "
+		       "it, copy all of it while no daemon runs";
+	if (kind == OBS_DEED_DRIVE && rc == -ENOENT)
+		return "the catalog names no such drive: it was taken out";
+	if (kind == OBS_DEED_DRIVE && rc == -ENODEV)
+		return "that drive is missing: bring it back and start again, or forget it with "
+		       "all that lies on it";
 	if (kind == OBS_DEED_EVICT && rc == -EINVAL)
 		return "the context does not use that tier; tierctl context show tells which";
 	return "the core cannot do that now; ask again";
@@ -143,6 +151,8 @@ static void do_deed(struct front *f, struct turn *t, struct connection *s,
 		rc = core_policy_set(f->config.core, deed->context_id, deed->policy, p->token);
 	else if (deed->kind == OBS_DEED_QUOTA)
 		rc = core_quota_set(f->config.core, &deed->quota, p->token);
+	else if (deed->kind == OBS_DEED_DRIVE)
+		rc = core_drive_set(f->config.core, deed->store_id, deed->drive, p->token);
 	else
 		rc = core_drain(f->config.core, p->token);
 	if (rc) {

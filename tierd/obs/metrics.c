@@ -306,8 +306,10 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	single(w, "store_drives", &plain, "drives of the store that are there", s->stats.drives);
 	single(w, "store_drives_failing", &plain, "of these, not written to for now",
 	       s->stats.drives_failing);
+	single(w, "store_drives_draining", &plain, "of these, being drained",
+	       s->stats.drives_draining);
 	single(w, "store_drives_missing", &plain, "drives that the catalog names beside these",
-	       o->missing_count);
+	       s->stats.drives_missing);
 }
 
 void obs_scrape_write(const struct obs *o, const struct obs_scrape *s, enum obs_format format,

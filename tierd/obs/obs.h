@@ -84,8 +84,6 @@ struct obs {
 	const char *store; /* path; NULL = no store */
 	const char *drive[CORE_DRIVES_MAX]; /* paths; [0] as above */
 	uint32_t drives;
-	struct disk_drive missing[CORE_DRIVES_MAX]; /* that the catalog names */
-	uint32_t missing_count;
 	uint64_t boot_token;
 	uint64_t started_ns, ready_ns;
 	uint32_t workers;
@@ -134,7 +132,7 @@ struct obs_connection {
 
 /* What has to be asked of the core before there is an answer. */
 enum obs_deed_kind { OBS_DEED_NONE = 0, OBS_DEED_EVICT, OBS_DEED_DRAIN, OBS_DEED_QUOTA,
-		     OBS_DEED_UPGRADE, OBS_DEED_POLICY };
+		     OBS_DEED_UPGRADE, OBS_DEED_POLICY, OBS_DEED_DRIVE };
 struct obs_deed {
 	enum obs_deed_kind kind;
 	uint32_t context_id;
@@ -142,6 +140,8 @@ struct obs_deed {
 	uint64_t bytes;
 	struct core_quota quota;
 	const char *policy; /* its name, of the registry */
+	uint64_t store_id; /* of a drive */
+	enum core_drive_deed drive;
 };
 
 struct obs_question {

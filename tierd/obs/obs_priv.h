@@ -20,6 +20,8 @@ struct obs_args {
 	uint8_t key[ABI_KEY_BYTES];
 	struct core_quota quota;
 	const struct policy_ops *policy;
+	uint64_t store_id;
+	enum core_drive_deed drive;
 };
 
 /* Arguments of quota-set. Returns 0, or an errno with why (OBS_WHY_BYTES). */

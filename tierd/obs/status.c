@@ -89,24 +89,33 @@ static json_t *log_of(const char *name, const struct core_log_stats *l)
 			 "written_again", obs_number(l->again), "write_amplification", factor);
 }
 
+static const char *state_of(const struct core_drive_stats *s)
+{
+	if (s->drained)
+		return "drained";
+	return s->failing ? "FAILING" : s->leaving ? "DRAINING" : "ok";
+}
+
 static json_t *drives(const struct obs *o)
 {
 	json_t *list = json_array();
 	struct core_drive_stats s;
+	struct disk_drive gone;
 
 	for (uint32_t i = 0; core_drive_stats(o->core, i, &s) == 0; i++)
-		json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "path",
-						      obs_text(i ? o->drive[i] : o->store), "state",
-						      s.failing ? "FAILING" : "ok", "capacity",
-						      obs_number(s.capacity), "live",
-						      obs_number(s.live), "segments",
-						      obs_number(s.segments), "segments_free",
-						      obs_number(s.segments_free)));
-	for (uint32_t i = 0; i < o->missing_count; i++)
-		json_array_append_new(list, json_pack("{s:o, s:s, s:o}", "path",
-						      obs_hex64(o->missing[i].store_id), "state",
-						      "MISSING", "capacity",
-						      obs_number(o->missing[i].capacity)));
+		json_array_append_new(
+			list, json_pack("{s:o, s:s, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "path",
+					obs_text(i ? o->drive[i] : o->store), "state",
+					state_of(&s), "store_id", obs_hex64(s.store_id),
+					"draining", s.leaving && !s.drained, "no_room", s.no_room,
+					"capacity", obs_number(s.capacity), "live",
+					obs_number(s.live), "segments", obs_number(s.segments),
+					"segments_free", obs_number(s.segments_free)));
+	for (uint32_t i = 0; core_drive_missing(o->core, i, &gone) == 0; i++)
+		json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o}", "path",
+						      obs_hex64(gone.store_id), "state", "MISSING",
+						      "store_id", obs_hex64(gone.store_id),
+						      "capacity", obs_number(gone.capacity)));
 	return list;
 }
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libtier/base/key.h"
@@ -23,6 +24,7 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 #define ARG_CONTEXT_OR_NOT 8u
 #define ARG_QUOTA 16u
 #define ARG_POLICY 32u
+#define ARG_DRIVE 64u
 
 struct verb {
 	const char *name;
@@ -48,6 +50,7 @@ static const struct verb verbs[] = {
 	{ "upgrade", false, 0, OBS_DEED_UPGRADE, NULL },
 	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
 	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
+	{ "drive", false, ARG_DRIVE, OBS_DEED_DRIVE, NULL },
 };
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -217,6 +220,31 @@ static int take_policy(struct obs_args *a, const json_t *given, char *why)
 	return wrong(-EINVAL, why, "argument \"policy\" must be one of: %s", known);
 }
 
+/* By its path, or by its store_id as the status tells it. */
+static int take_drive(struct obs_args *a, const json_t *given, char *why)
+{
+	static const char *const deeds[] = { [CORE_DRIVE_DRAIN] = "drain",
+					     [CORE_DRIVE_FORGET] = "forget",
+					     [CORE_DRIVE_KEEP] = "keep" };
+	const char *name = json_string_value(json_object_get(given, "drive"));
+	const char *deed = json_string_value(json_object_get(given, "do"));
+	struct core_drive_stats s;
+	uint32_t kind = 0;
+
+	while (kind < sizeof(deeds) / sizeof(deeds[0]) && deed && strcmp(deed, deeds[kind]) != 0)
+		kind++;
+	if (!name || !deed || kind == sizeof(deeds) / sizeof(deeds[0]))
+		return wrong(-EINVAL, why, "name a \"drive\", and what to \"do\" with it: drain, "
+					   "forget or keep");
+	a->drive = (enum core_drive_deed)kind;
+	a->store_id = strncmp(name, "0x", 2) == 0 ? strtoull(name, NULL, 16) : 0;
+	for (uint32_t i = 0; core_drive_stats(a->o->core, i, &s) == 0; i++)
+		if (a->o->drive[i] && strcmp(a->o->drive[i], name) == 0)
+			a->store_id = s.store_id;
+	return a->store_id ? 0 : wrong(-ENOENT, why, "no drive \"%.128s\" in the store; tierctl "
+						     "status lists them", name);
+}
+
 static int take_args(struct obs_args *a, const struct verb *verb, const json_t *given, char *why)
 {
 	int rc = 0;
@@ -232,6 +260,8 @@ static int take_args(struct obs_args *a, const struct verb *verb, const json_t *
 		rc = take_policy(a, given, why);
 	if (rc == 0 && verb->needs & ARG_QUOTA)
 		rc = obs_take_quota(a, given, why);
+	if (rc == 0 && verb->needs & ARG_DRIVE)
+		rc = take_drive(a, given, why);
 	return rc;
 }
 
@@ -298,7 +328,7 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 	rc = take_args(&a, verb, given, why);
 	if (rc == 0 && verb->deed) {
 		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes, a.quota,
-					  a.policy ? a.policy->name : NULL };
+					  a.policy ? a.policy->name : NULL, a.store_id, a.drive };
 		rc = -EINPROGRESS;
 	} else if (rc == 0) {
 		rc = answer(&a, verb, json, why);

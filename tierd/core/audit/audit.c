@@ -428,13 +428,15 @@ static void count_reads(const struct core *c, const struct drive *dv, uint64_t *
 /* Nor is one to which a run is being written. */
 static void count_runs(const struct core *c, const struct drive *dv, uint64_t *runs)
 {
-	(void)c;
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (dv->run[i].phase != RUN_FREE)
 			runs[dv->run[i].place.segment]++;
-	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
-		if (dv->cleaner.run[i].ctx)
-			runs[dv->cleaner.run[i].place.segment]++;
+	for (uint32_t i = 0; i < c->drives * CLEAN_RUNS; i++) { /* or by who is drained */
+		const struct run *run = &c->drive[i / CLEAN_RUNS]->cleaner.run[i % CLEAN_RUNS];
+
+		if (run->ctx && run->log == dv)
+			runs[run->place.segment]++;
+	}
 }
 
 static void count_discards(const struct core *c, const struct drive *dv, uint64_t *discards)

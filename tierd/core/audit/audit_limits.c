@@ -142,6 +142,23 @@ static void audit_flushed(struct audit *a, const struct drive *dv)
 			audit_unwritten(a, &dv->cleaner.run[i], "cleaner");
 }
 
+/* What the catalog names is what may hold blocks; what leaves begins no run (drain.c). */
+static void audit_left(struct audit *a, const struct drive *dv)
+{
+	uint32_t named = 0;
+
+	for (uint32_t i = 0; i < a->c->config.listed_count; i++)
+		named += a->c->config.listed[i].store_id == dv->super.store_id;
+	if (dv->unlisted && (named || !store_is_empty(dv->store)))
+		audit_tell(a, "drive %u was drained, and %s", dv->device,
+			   named ? "is in the catalog" : "something lies there");
+	if (dv->unlisted && (!dv->leaving || clean_busy(dv) || dv->run[0].phase != RUN_FREE ||
+			     dv->run[1].phase != RUN_FREE))
+		audit_tell(a, "drive %u was drained, and is written to", dv->device);
+	if (clean_busy(dv) && (dv->cleaner.to != dv && dv->cleaner.to->unlisted))
+		audit_tell(a, "drive %u moves to one that was drained", dv->device);
+}
+
 void audit_limits(struct audit *a)
 {
 	audit_entries(a);
@@ -149,4 +166,6 @@ void audit_limits(struct audit *a)
 	audit_pools_full(a);
 	for (uint32_t i = 0; i < a->c->drives; i++)
 		audit_flushed(a, a->c->drive[i]);
+	for (uint32_t i = 0; i < a->c->drives; i++)
+		audit_left(a, a->c->drive[i]);
 }

@@ -41,7 +41,7 @@ static void context_tiers(const struct core *c, const struct context *x,
 	tier[ABI_TIER_NVME].used = x->nvme_bytes + x->record_bytes;
 }
 
-static void drive_stats(const struct drive *dv, struct core_stats *out)
+static void drive_stats(const struct core *c, const struct drive *dv, struct core_stats *out)
 {
 	uint64_t data = dv->super.segment_bytes - dv->super.summary_bytes;
 	struct store_stats st;
@@ -54,18 +54,22 @@ static void drive_stats(const struct drive *dv, struct core_stats *out)
 	}
 	out->segments_free += st.segments_free;
 	out->tier[ABI_TIER_NVME].used += (uint64_t)(st.segments - st.segments_free) * data;
-	out->tier[ABI_TIER_NVME].failing |= drive_failing(dv);
+	out->tier[ABI_TIER_NVME].failing |= drive_is_bad(c, dv);
 	out->drives++;
-	out->drives_failing += drive_failing(dv);
+	out->drives_failing += drive_is_bad(c, dv);
+	out->drives_draining += dv->leaving && !drive_drained(c, dv);
 }
 
 /* What was written is counted for all devices together. */
 static void log_stats(const struct core *c, struct core_stats *out)
 {
 	const struct core_metrics *m = &c->metrics;
+	struct disk_drive gone;
 
 	for (uint32_t i = 0; i < c->drives; i++)
-		drive_stats(c->drive[i], out);
+		drive_stats(c, c->drive[i], out);
+	while (core_drive_missing(c, out->drives_missing, &gone) == 0)
+		out->drives_missing++;
 	out->log[DISK_LOG_DURABLE].written = m->durable_bytes;
 	out->log[DISK_LOG_DURABLE].again = m->cleaned_bytes;
 	out->log[DISK_LOG_CACHE].written = m->written_bytes - m->durable_bytes;
@@ -85,7 +89,11 @@ int core_drive_stats(const struct core *c, uint32_t i, struct core_drive_stats *
 		.live = st.live,
 		.segments = st.segments,
 		.segments_free = st.segments_free,
-		.failing = drive_failing(dv),
+		.store_id = dv->super.store_id,
+		.failing = drive_is_bad(c, dv),
+		.leaving = dv->leaving,
+		.no_room = dv->no_room && dv->leaving,
+		.drained = drive_drained(c, dv),
 	};
 	return 0;
 }

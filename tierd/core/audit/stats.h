@@ -40,6 +40,7 @@ struct core_log_stats {
 struct core_stats {
 	struct core_log_stats log[2]; /* DISK_LOG_* */
 	uint32_t segments_free, drives, drives_failing;
+	uint32_t drives_draining, drives_missing;
 	struct core_tier_stats tier[ABI_TIER_COUNT];
 	uint32_t clients, contexts, requests, ios, copies, pins;
 	uint64_t index_bytes; /* shared and private memory of the indexes in use */
@@ -54,9 +55,15 @@ void core_stats(const struct core *c, struct core_stats *out);
 struct core_drive_stats {
 	uint64_t capacity, live; /* bytes of data */
 	uint32_t segments, segments_free;
-	bool failing; /* its writes or flushes have failed several times in a row */
+	uint64_t store_id;
+	bool failing; /* its writes, flushes or reads have failed several times in a row */
+	bool leaving; /* it is being drained, */
+	bool no_room; /* ... and there was no room elsewhere when last tried */
+	bool drained; /* the catalog does not name it any more */
 };
 int core_drive_stats(const struct core *c, uint32_t i, struct core_drive_stats *out);
+/* The i-th that the catalog names and that was not there at the start. Likewise. */
+int core_drive_missing(const struct core *c, uint32_t i, struct disk_drive *out);
 
 struct core_context_stats {
 	struct disk_context spec;

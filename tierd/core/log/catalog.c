@@ -179,6 +179,7 @@ void catalog_synced(struct core *c)
 		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
 	assert(c->voids_listed <= c->voids_listing && c->voids_listing <= c->voids);
 	c->voids_listed = c->voids_listing;
+	drain_listed(c);
 	c->catalog_tokens -= c->catalog_flying;
 	memmove(c->catalog_token, c->catalog_token + c->catalog_flying,
 		c->catalog_tokens * sizeof(c->catalog_token[0]));

@@ -49,7 +49,9 @@ int clean_open(struct drive *dv)
 		k->chunk[i].data = aligned_alloc(DISK_SECTOR, CORE_IO_BYTES_MAX);
 		if (!k->chunk[i].data)
 			return -ENOMEM;
+		k->chunk[i].cleaner = k;
 	}
+	k->to = dv;
 	return 0;
 }
 
@@ -99,8 +101,11 @@ static void begin(struct drive *dv, uint32_t segment, bool hot)
 {
 	struct cleaner *k = &dv->cleaner;
 
+	assert(!clean_busy(dv));
+	k->to = dv;
 	k->segment = segment;
 	k->hot = hot;
+	k->all = false;
 	k->budget = dv->segment_blocks[segment].count + k->spare;
 	k->failures = 0;
 	k->summary_next = DISK_SECTOR;
@@ -110,6 +115,19 @@ static void begin(struct drive *dv, uint32_t segment, bool hot)
 	k->by_record = false;
 	k->phase = hot ? CLEAN_GATHER : CLEAN_TOMBS;
 	store_read_begin(dv->store, segment); /* it is not opened anew while we look at it */
+}
+
+void clean_from(struct drive *dv, struct drive *to, uint32_t segment, bool all)
+{
+	struct cleaner *k = &dv->cleaner;
+
+	assert(to != dv && dv->leaving && !to->leaving);
+	begin(dv, segment, store_segment_log(dv->store, segment) == DISK_LOG_CACHE);
+	k->to = to;
+	k->all = k->hot && all;
+	if (k->all)
+		k->budget = 2 * dv->segment_blocks[segment].count;
+	k->lives = false; /* it is not for room */
 }
 
 /* Does someone wait for room? */
@@ -177,7 +195,7 @@ bool clean_begin(struct core *c, struct drive *dv)
 	int64_t segment;
 	bool hot = false;
 
-	if (clean_busy(dv) || dv->super.segment_count < STORE_RESERVED_FROM)
+	if (clean_busy(dv) || dv->leaving || dv->super.segment_count < STORE_RESERVED_FROM)
 		return false;
 	segment = victim(c, dv, DEAD_WORTH);
 	if (segment < 0) {
@@ -251,13 +269,28 @@ static void give_up(struct drive *dv)
 	k->phase = CLEAN_IDLE;
 }
 
+/* Nothing can be moved out of it just now: room may come, or another drive has some. */
+static void no_room(struct core *c, struct drive *dv)
+{
+	struct cleaner *k = &dv->cleaner;
+
+	if (k->to != dv) {
+		dv->no_room = true;
+		k->retry_ns = c->now_ns + CLEAN_RETRY_NS;
+		evict_store_for(c, k->to, STORE_DURABLE);
+	}
+	give_up(dv);
+}
+
 static void failed(struct core *c, struct drive *dv)
 {
 	struct cleaner *k = &dv->cleaner;
 
 	k->retry_ns = c->now_ns + CLEAN_RETRY_NS;
-	if (++k->failures >= CLEAN_FAILURES)
-		give_up(dv);
+	if (++k->failures < CLEAN_FAILURES)
+		return;
+	give_up(dv);
+	drain_gave_up(c, dv, k->segment);
 }
 
 /* ---- tombstones (D8) ---------------------------------------------------------------------- */
@@ -334,7 +367,8 @@ static void records_begin(struct cleaner *k)
 static void gather_begin(struct core *c, struct drive *dv)
 {
 	dv->cleaner.phase = CLEAN_GATHER;
-	if (store_may_name_absent(dv->store) && clean_is_torn(c, dv))
+	if (store_may_name_absent(dv->store) && store_may_name_absent(dv->cleaner.to->store) &&
+	    !dv->cleaner.hot && clean_is_torn(c, dv))
 		records_begin(&dv->cleaner);
 }
 
@@ -411,9 +445,13 @@ static void gather(struct core *c, struct drive *dv)
 	struct cleaner *k = &dv->cleaner;
 	uint64_t bytes = 0, opened = store_opened_cleaned(dv->store);
 	uint32_t free = store_free(dv->store);
-	bool may = !k->hot && store_may_name_absent(dv->store);
+	bool may = !k->hot && k->to == dv && store_may_name_absent(dv->store);
 	int err = 0;
 
+	if (k->to->leaving) { /* since it began */
+		give_up(dv);
+		return;
+	}
 	k->runs = k->at = 0;
 	k->voids = c->voids;
 	k->failed = k->recorded = false;
@@ -434,7 +472,7 @@ static void gather(struct core *c, struct drive *dv)
 	else if (err == -ENOENT || k->hot) /* hot, and no room to keep anything: dropped */
 		k->phase = CLEAN_STOP;
 	else
-		give_up(dv);
+		no_room(c, dv);
 }
 
 /* ---- the end of a run --------------------------------------------------------------------- */
@@ -457,7 +495,7 @@ static void run_over(struct core *c, struct drive *dv, struct run *run, bool ok)
 		block_unhold(c, x, slot);
 	}
 	if (ok || dv->cleaner.recorded)
-		store_append_done(dv->store, &run->place, ok);
+		store_append_done(run->log->store, &run->place, ok);
 	run->ctx = NULL;
 	core_signals.context_idle(c, x);
 }
@@ -467,7 +505,7 @@ static void batch_over(struct core *c, struct drive *dv, bool ok)
 	struct cleaner *k = &dv->cleaner;
 
 	for (uint32_t i = k->runs; !ok && !k->recorded && i-- > 0;)
-		store_append_undo(dv->store, &k->run[i].place);
+		store_append_undo(k->run[i].log->store, &k->run[i].place);
 	for (uint32_t i = 0; i < k->runs; i++) {
 		if (ok && k->hot) {
 			c->metrics.reinserted_bytes += k->run[i].written;
@@ -480,6 +518,7 @@ static void batch_over(struct core *c, struct drive *dv, bool ok)
 	}
 	k->runs = 0;
 	k->phase = CLEAN_GATHER;
+	dv->no_room &= !ok;
 	if (ok)
 		return;
 	if (k->by_record)
@@ -490,10 +529,10 @@ static void batch_over(struct core *c, struct drive *dv, bool ok)
 /* Wait for a flush that begins after now. */
 static void flush_then(struct drive *dv, enum clean_phase phase)
 {
-	dv->cleaner.need = ++dv->write_seq;
+	dv->cleaner.need = ++dv->cleaner.to->write_seq;
 	dv->cleaner.phase = phase;
 	dv->cleaner.at = 0;
-	sync_want(dv);
+	sync_want(dv->cleaner.to);
 }
 
 /* The next phase, after a flush or at once. */
@@ -509,8 +548,7 @@ static void flush_or(struct drive *dv, bool flush, enum clean_phase sync, enum c
 
 static void buffer_written(struct core *c, struct core_io *io)
 {
-	struct drive *dv = c->drive[io->device];
-	struct cleaner *k = &dv->cleaner;
+	struct cleaner *k = io->priv.owner;
 
 	k->busy = false;
 	k->at = k->next;
@@ -522,7 +560,7 @@ static void buffer_written(struct core *c, struct core_io *io)
 static void buffer_write(struct core *c, struct drive *dv, void *buf, uint64_t offset,
 			 uint32_t bytes)
 {
-	struct core_io *io = drive_io_get(c, dv, clean_class(c));
+	struct core_io *io = drive_io_get(c, dv->cleaner.to, clean_class(c));
 
 	if (!io)
 		return;
@@ -555,7 +593,7 @@ static void header_step(struct core *c, struct drive *dv)
 	} else if (k->at < k->runs) {
 		const struct store_run *place = &k->run[k->at].place;
 
-		store_header(dv->store, place, k->run[0].buf);
+		store_header(k->to->store, place, k->run[0].buf);
 		k->next = k->at + 1;
 		buffer_write(c, dv, k->run[0].buf, place->header_offset, DISK_SECTOR);
 	} else {
@@ -612,7 +650,7 @@ static void record_step(struct core *c, struct drive *dv)
 	} else if (k->at < k->runs) {
 		records_write(c, dv);
 	} else if (k->hot) {
-		dv->write_seq++;
+		k->to->write_seq++;
 		batch_over(c, dv, true);
 	} else {
 		flush_then(dv, CLEAN_RECORD_SYNC);
@@ -625,7 +663,7 @@ static void synced_step(struct core *c, struct drive *dv)
 
 	if (k->failed)
 		batch_over(c, dv, false);
-	else if (dv->sync_seq < k->need)
+	else if (k->to->sync_seq < k->need)
 		return;
 	else if (k->phase == CLEAN_RECORD_SYNC)
 		batch_over(c, dv, true);
@@ -663,8 +701,10 @@ void clean_step(struct core *c, struct drive *dv)
 	/* Once an event: what was cleaned may have gained nothing. */
 	if (!clean_busy(dv) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
 		evict_ahead(c, dv);
-	if (!clean_busy(dv) && c->tombs_bound && !awaited(c))
+	if (!clean_busy(dv) && c->tombs_bound && !awaited(c) && !dv->leaving)
 		begin_oldest(c, dv);
+	if (!clean_busy(dv) && dv->leaving)
+		drain_move(c, dv);
 	while (k->phase != before && k->phase != CLEAN_IDLE && !k->busy &&
 	       c->now_ns >= k->retry_ns) {
 		before = k->phase;
@@ -673,10 +713,14 @@ void clean_step(struct core *c, struct drive *dv)
 }
 
 /* A flush has failed: what was written of the run may be gone. The blocks are where they were. */
-void clean_flush_failed(struct drive *dv)
+void clean_flush_failed(struct core *c, struct drive *to)
 {
-	if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP)
-		dv->cleaner.failed = true;
+	for (uint32_t i = 0; i < c->drives; i++) {
+		struct cleaner *k = &c->drive[i]->cleaner;
+
+		if (k->to == to && k->phase >= CLEAN_HEADER && k->phase < CLEAN_STOP)
+			k->failed = true;
+	}
 }
 
 uint64_t clean_next_tick(const struct core *c, const struct drive *dv)
@@ -684,7 +728,7 @@ uint64_t clean_next_tick(const struct core *c, const struct drive *dv)
 	const struct cleaner *k = &dv->cleaner;
 	uint64_t soon = c->now_ns + 10 * MS;
 
-	if (!clean_busy(dv))
+	if (!clean_busy(dv) && (!dv->leaving || dv->unlisted))
 		return UINT64_MAX;
 	return k->retry_ns > soon ? k->retry_ns : soon;
 }

@@ -43,11 +43,10 @@ static void chunk_read(struct core *c, struct core_io *io)
 
 static void chunk_written(struct core *c, struct core_io *io)
 {
-	struct drive *dv = c->drive[io->device];
 	struct clean_chunk *h = io->priv.owner;
 
 	if (io->res < 0 || (uint64_t)io->res != io->bytes)
-		dv->cleaner.failed = true;
+		h->cleaner->failed = true;
 	core_io_put(c, io);
 	h->io = NULL;
 }
@@ -58,7 +57,7 @@ static void chunk_begin(struct core *c, struct drive *dv, struct clean_chunk *h)
 	struct run *run = &dv->cleaner.run[dv->cleaner.at];
 	const struct context *x = run->ctx;
 	uint32_t total = run->blocks * run->head.pages_per_block;
-	struct core_io *io = drive_io_get(c, dv, clean_class(c));
+	struct core_io *io = drive_io_get(c, dv->cleaner.to, clean_class(c));
 
 	if (!io)
 		return;

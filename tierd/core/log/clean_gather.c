@@ -20,7 +20,7 @@ static bool movable(const struct core *c, const struct drive *dv, const struct c
 	       !(m->flags & (BLOCK_DROPPED | BLOCK_MOVING)) &&
 	       index_block(&x->ix, slot)->epoch == (uint32_t)x->spec.epoch &&
 	       block_lies(c, x, slot, dv, dv->cleaner.segment) &&
-	       (!dv->cleaner.hot || m->heat || block_use_is_pinned(use));
+	       (!dv->cleaner.hot || dv->cleaner.all || m->heat || block_use_is_pinned(use));
 }
 
 static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)
@@ -109,6 +109,7 @@ static uint32_t chain(struct drive *dv, struct run *run, const struct context *x
 static void take(struct core *c, struct drive *dv, struct run *run, struct context *x)
 {
 	run->ctx = x;
+	run->log = dv->cleaner.to;
 	run->blocks = run->place.blocks;
 	run->cursor = 0;
 	run->written = 0;
@@ -119,6 +120,12 @@ static void take(struct core *c, struct drive *dv, struct run *run, struct conte
 	run_head(c, run);
 	if (!dv->cleaner.hot)
 		run->head.flags = DISK_RECORD_SETTLED;
+}
+
+/* Elsewhere the cleaner writes as puts do: the reserve is for that drive's own. */
+static enum store_stream stream_to(const struct drive *dv)
+{
+	return dv->cleaner.to == dv ? STORE_CLEANED : STORE_DURABLE;
 }
 
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
@@ -133,8 +140,8 @@ int clean_gather(struct core *c, struct drive *dv, struct run *run)
 		return -ENOENT;
 	slot = first_of(c, dv, x, k->window[0]);
 	n = chain(dv, run, x, slot);
-	err = store_append(dv->store, k->hot ? STORE_CACHE : STORE_CLEANED, n, block_bytes(x, slot),
-			   block_pages(x, slot), &run->place);
+	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream_to(dv), n,
+			   block_bytes(x, slot), block_pages(x, slot), &run->place);
 	if (err)
 		return err;
 	run->absent = 0;
@@ -217,7 +224,9 @@ int clean_gather_run(struct core *c, struct drive *dv, struct run *run)
 
 		if (!n)
 			continue;
-		err = store_append_thinned(dv->store, n, block_bytes(x, run->slot[0]),
+		run->place.blocks = n;
+		err = store_append_thinned(k->to->store, stream_to(dv),
+					   block_bytes(x, run->slot[0]),
 					   block_pages(x, run->slot[0]), run->absent, &run->place);
 		if (err || run->place.blocks < n)
 			k->part_cursor = at;

@@ -75,6 +75,12 @@ static bool in_use(const struct core *c, const struct drive *dv)
 	return false;
 }
 
+/* A drive that is drained: who takes it out need not wait for that. */
+static bool is_left(const struct drive *dv)
+{
+	return dv->leaving && dv->discarder.phase == DISCARD_IDLE;
+}
+
 /* When the next step may be taken. */
 static uint64_t step_from_ns(const struct core *c, const struct drive *dv)
 {
@@ -103,7 +109,8 @@ uint64_t discard_next_tick(const struct core *c, const struct drive *dv)
 	const struct discarder *d = &dv->discarder;
 	uint64_t at = step_from_ns(c, dv);
 
-	if (!dv->store || !c->config.discard || d->off || d->busy || d->phase == DISCARD_SYNC ||
+	if (!dv->store || !c->config.discard || d->off || is_left(dv) || d->busy ||
+	    d->phase == DISCARD_SYNC ||
 	    (d->phase == DISCARD_IDLE && d->looked))
 		return UINT64_MAX;
 	return at > c->now_ns ? at : c->now_ns;
@@ -268,7 +275,7 @@ void discard_step(struct core *c, struct drive *dv)
 {
 	struct discarder *d = &dv->discarder;
 
-	if (!c->config.discard || d->off)
+	if (!c->config.discard || d->off || is_left(dv))
 		return;
 	look_around(c, dv);
 	assert(d->held_ns <= c->now_ns && d->used_ns <= c->now_ns);

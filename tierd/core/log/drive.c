@@ -42,8 +42,6 @@ static int drive_open(struct drive *dv, const struct disk_super *super)
 		block_list_init(&dv->segment_blocks[i]);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		dv->run[i].log = dv;
-	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
-		dv->cleaner.run[i].log = dv;
 	if (!err)
 		err = clean_open(dv);
 	if (!err)
@@ -76,7 +74,7 @@ int drives_open(struct core *c)
 		records += dv->super.segment_count * records_sectors(&dv->super);
 	}
 	if (!err && drives_missing(c))
-		store_missing(core_home(c)->store);
+		store_missing(core_home(c)->store, true);
 	return err;
 }
 
@@ -109,9 +107,14 @@ void drive_read_begin(struct core *c, const struct core_io *io)
 
 void drive_read_end(struct core *c, const struct core_io *io)
 {
-	struct store *s = c->drive[io->device]->store;
+	struct drive *dv = c->drive[io->device];
+	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
 
-	store_read_end(s, store_segment_of(s, io->offset));
+	store_read_end(dv->store, store_segment_of(dv->store, io->offset));
+	if (!failed)
+		dv->read_failures = 0;
+	else if (io->res != -ETIME && io->res != -ECANCELED) /* else it was never asked */
+		dv->read_failures++;
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */
@@ -122,26 +125,70 @@ const struct run *drive_run(const struct core *c, uint32_t i)
 	return &c->drive[i / CORE_RUNS_MAX]->run[i % CORE_RUNS_MAX];
 }
 
-/* Does the catalog name one that is not there? */
+/* The i-th that the catalog names and that is not there; NULL = no more. */
+static const struct disk_drive *missing_at(const struct core *c, uint32_t i)
+{
+	for (uint32_t k = 0; k < c->config.listed_count; k++) {
+		bool there = false;
+
+		for (uint32_t n = 1; n < c->drives; n++)
+			there |= c->drive[n]->super.store_id == c->config.listed[k].store_id;
+		if (!there && !i--)
+			return &c->config.listed[k];
+	}
+	return NULL;
+}
+
 bool drives_missing(const struct core *c)
 {
-	return c->config.listed_count + 1 > c->drives;
+	return missing_at(c, 0) != NULL;
+}
+
+int core_drive_missing(const struct core *c, uint32_t i, struct disk_drive *out)
+{
+	const struct disk_drive *d = missing_at(c, i);
+
+	if (!d)
+		return -ENOENT;
+	*out = (struct disk_drive){ d->store_id, d->capacity & ~DISK_DRIVE_LEAVES };
+	return 0;
+}
+
+/* Is it failing, for those who look? Then it gets no new data, but where there is no other. */
+bool drive_is_bad(const struct core *c, const struct drive *dv)
+{
+	return !drive_drained(c, dv) &&
+	       (drive_failing(dv) || dv->read_failures >= CORE_FAILURES_MAX);
 }
 
 /* Does none work any more? */
 bool drives_failing(const struct core *c)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (!drive_failing(c->drive[i]))
+		if (!c->drive[i]->leaving && !drive_failing(c->drive[i]))
 			return false;
 	return true;
 }
 
-/* A device that forgets what it is told is given nothing, unless all do. */
-static bool is_usable(const struct core *c, const struct drive *dv)
+/* Does it show what it is told, and keep it? */
+static bool keeps(const struct drive *dv)
 {
-	return c->now_ns >= dv->write_retry_ns &&
-	       (dv->flush_failures < CORE_FAILURES_MAX || drives_failing(c));
+	return dv->flush_failures < CORE_FAILURES_MAX && dv->read_failures < CORE_FAILURES_MAX;
+}
+
+/*
+ * One that does not keep what it is told is given nothing, unless none is well. One whose writes
+ * fail is tried again, a run a second: nothing else tells that it is back.
+ */
+bool drive_usable(const struct core *c, const struct drive *dv)
+{
+	for (uint32_t i = 0; i < c->drives && !keeps(dv); i++) {
+		const struct drive *other = c->drive[i];
+
+		if (!other->leaving && keeps(other) && !drive_failing(other))
+			return false;
+	}
+	return !dv->leaving && c->now_ns >= dv->write_retry_ns;
 }
 
 /* No device may be written to before; it may be past. */
@@ -150,7 +197,7 @@ uint64_t drives_retry_ns(const struct core *c)
 	uint64_t next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->write_retry_ns < next)
+		if (!c->drive[i]->leaving && c->drive[i]->write_retry_ns < next)
 			next = c->drive[i]->write_retry_ns;
 	return next;
 }
@@ -159,7 +206,7 @@ uint64_t drives_retry_ns(const struct core *c)
 bool drives_idle(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[kind].phase == RUN_FREE)
+		if (!c->drive[i]->leaving && c->drive[i]->run[kind].phase == RUN_FREE)
 			return true;
 	return false;
 }
@@ -168,7 +215,7 @@ bool drives_idle(const struct core *c, uint32_t kind)
 bool drives_room_soon(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[kind].phase != RUN_FREE && is_usable(c, c->drive[i]) &&
+		if (c->drive[i]->run[kind].phase != RUN_FREE && drive_usable(c, c->drive[i]) &&
 		    store_free(c->drive[i]->store) > STORE_RESERVE)
 			return true;
 	return false;
@@ -177,7 +224,7 @@ bool drives_room_soon(const struct core *c, uint32_t kind)
 bool drives_unflushed_room(const struct core *c, uint32_t blocks)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
+		if (!c->drive[i]->leaving && c->drive[i]->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
 		    unflushed_room(c->drive[i], blocks))
 			return true;
 	return false;
@@ -209,7 +256,7 @@ uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CO
 		uint64_t ns;
 		uint32_t at = n;
 
-		if (dv->run[kind].phase != RUN_FREE || !is_usable(c, dv))
+		if (dv->run[kind].phase != RUN_FREE || !drive_usable(c, dv))
 			continue;
 		ns = c->drives > 1 ? sched_queue_ns(c, i) : 0;
 		ns += c->drives > 1 ? (uint64_t)(full_permille(dv) / ROOM_ALIKE) << 40 : 0;
@@ -222,6 +269,22 @@ uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CO
 		n++;
 	}
 	return n;
+}
+
+/*
+ * Where what lies on a drive that is drained goes: the emptiest of those into whose segments all
+ * of it fits; NULL = none can take it now.
+ */
+struct drive *drives_target(const struct core *c, const struct drive *from)
+{
+	struct drive *best = NULL;
+
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i] != from && drive_usable(c, c->drive[i]) &&
+		    (!i || c->drive[i]->super.segment_bytes >= from->super.segment_bytes) &&
+		    (!best || full_permille(c->drive[i]) < full_permille(best)))
+			best = c->drive[i];
+	return best;
 }
 
 /* ---- time --------------------------------------------------------------------------------- */

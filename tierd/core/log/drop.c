@@ -109,6 +109,8 @@ void evict_ahead(struct core *c, struct drive *dv)
 	struct store_stats st;
 	int64_t segment;
 
+	if (dv->leaving)
+		return;
 	store_stats(dv->store, &st);
 	while (st.segments_free < want && (segment = store_dead(dv->store)) >= 0) {
 		store_segment_free(dv->store, (uint32_t)segment);

@@ -120,16 +120,20 @@ void flush_suspect(struct core *c, struct context *x, uint32_t slot)
 /* ---- flushed_lsn -------------------------------------------------------------------------- */
 
 /* Records up to here have their data written when a flush begins now. */
-static uint64_t lsn_complete(const struct drive *dv)
+static uint64_t lsn_complete(const struct core *c, const struct drive *dv)
 {
 	uint64_t lsn = store_lsn(dv->store);
 
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (dv->run[i].phase != RUN_FREE && dv->run[i].place.lsn <= lsn)
 			lsn = dv->run[i].place.lsn - 1;
-	if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP &&
-	    dv->cleaner.run[0].place.lsn <= lsn)
-		lsn = dv->cleaner.run[0].place.lsn - 1; /* the first of its batch */
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct cleaner *k = &c->drive[i]->cleaner;
+
+		if (k->to == dv && k->phase >= CLEAN_HEADER && k->phase < CLEAN_STOP &&
+		    k->run[0].place.lsn <= lsn)
+			lsn = k->run[0].place.lsn - 1; /* the first of its batch */
+	}
 	return lsn;
 }
 
@@ -174,6 +178,12 @@ void flushed_suspects(struct core *c)
 	c->suspects++;
 }
 
+/* Nothing on it is waited for, and it cannot be had any more. */
+static bool is_over(const struct drive *dv)
+{
+	return dv->unlisted && drive_failing(dv);
+}
+
 /* ---- flushes ------------------------------------------------------------------------------ */
 
 void flush_step(struct core *c, struct drive *dv)
@@ -183,19 +193,19 @@ void flush_step(struct core *c, struct drive *dv)
 	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		if (c->tombs[i].written - c->tombs[i].flushed > TOMBS_MAX / 2)
 			sync_want(dv);
-	if (!dv->sync_wanted || dv->sync_running || c->now_ns < dv->flush_retry_ns)
+	if (!dv->sync_wanted || dv->sync_running || c->now_ns < dv->flush_retry_ns || is_over(dv))
 		return;
 	dv->sync_wanted = false;
 	dv->sync_running = true;
 	dv->sync_started = dv->write_seq;
 	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].sync = c->tombs[i].written;
-	dv->sync_lsn = flushed_frozen(c, dv) ? 0 : lsn_complete(dv);
+	dv->sync_lsn = flushed_frozen(c, dv) ? 0 : lsn_complete(c, dv);
 	c->metrics.syncs++;
 	core_push(c, CORE_AC_SYNC)->sync = (struct core_sync){ dv->device, dv->write_seq + 1 };
 }
 
-static void runs_again(struct drive *dv)
+static void runs_again(struct core *c, struct drive *dv)
 {
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
 		struct run *run = &dv->run[i];
@@ -206,8 +216,15 @@ static void runs_again(struct drive *dv)
 			run->suspect = run->outstanding != 0;
 		else if (run->phase == RUN_DATA || run->phase == RUN_RECORD)
 			run->failed = run->suspect = true;
+		/* Nothing of it is there yet: where another drive is well its blocks go there. */
+		if (run->phase == RUN_HEADER && run->blocks && drive_failing(dv) &&
+		    !drive_usable(c, dv)) {
+			run->phase = RUN_DATA;
+			run->failed = true;
+			run->suspect = false;
+		}
 	}
-	clean_flush_failed(dv);
+	clean_flush_failed(c, dv);
 	discard_flush_failed(dv);
 }
 
@@ -223,7 +240,7 @@ static void flush_failed(struct core *c, struct drive *dv)
 	dv->write_seq++; /* no answer without a flush that succeeds */
 	sync_want(dv);
 	flushed_freeze(dv);
-	runs_again(dv);
+	runs_again(c, dv);
 	unflushed_again(c, dv);
 	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].written = c->tombs[i].flushed;
@@ -256,7 +273,7 @@ void flush_done(struct core *c, struct drive *dv, int res)
 /* When flush_step has something to do by itself; UINT64_MAX = not by time. */
 uint64_t flush_next_tick(const struct core *c, const struct drive *dv)
 {
-	if (dv->sync_wanted && !dv->sync_running)
+	if (dv->sync_wanted && !dv->sync_running && !is_over(dv))
 		return dv->flush_retry_ns > c->now_ns ? dv->flush_retry_ns : c->now_ns;
 	return UINT64_MAX;
 }

@@ -633,6 +633,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		c->recover.lsn[i] = NULL;
 	}
 	retain_recovery_end(c);
+	drain_recovered(c);
 	memset(&c->metrics, 0, sizeof(c->metrics));
 	for (uint32_t i = 0; i < c->drives && !err; i++) {
 		c->drive[i]->discarder.looked = false;

@@ -182,6 +182,8 @@ static int run_somewhere(struct core *c, struct context *x, uint32_t log, const 
 			run->ctx = x;
 			run_take(c, run, chain);
 		}
+		if (err == -EFBIG)
+			err = -ENOSPC; /* its segments are smaller than the home's */
 		if (err != -ENOSPC)
 			return err;
 	}
@@ -222,6 +224,8 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)) &&
 	    !evict_nvme(c, x, room_of(c, x, slot, log, n)))
 		return -ENOSPC;
+	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)))
+		return -EAGAIN; /* what went was smaller */
 	return run_somewhere(c, x, log, chain, n);
 }
 
@@ -618,6 +622,8 @@ static bool full_for(const struct core *c, uint64_t since_ns)
 	for (uint32_t i = 0; i < c->drives; i++) {
 		const struct drive *dv = c->drive[i];
 
+		if (dv->leaving)
+			continue; /* it makes no room for anyone */
 		if (discard_busy(dv) || (clean_busy(dv) && !clean_stuck(c, dv)) ||
 		    c->now_ns - dv->cleaner.ended_ns <= FULL_NS)
 			return false;
@@ -679,7 +685,7 @@ static void drain_step(struct core *c)
 	for (uint32_t i = 0; i < c->drives; i++) {
 		struct drive *dv = c->drive[i];
 
-		if (dv->sync_seq == dv->write_seq)
+		if (dv->sync_seq == dv->write_seq || dv->unlisted)
 			continue;
 		if (!drive_failing(dv)) {
 			sync_want(dv);

@@ -112,6 +112,7 @@ enum clean_phase {
 
 struct clean_chunk {
 	struct core_io *io; /* the write; NULL = free */
+	struct cleaner *cleaner;
 	struct run *run;
 	uint8_t *data;	    /* CORE_IO_BYTES_MAX, for pages that are not in CXL */
 	uint32_t next;	    /* pieces before it are there or being read */
@@ -121,8 +122,10 @@ struct clean_chunk {
 
 struct cleaner {
 	enum clean_phase phase;
+	struct drive *to; /* what is moved goes there: its own drive, unless that is drained */
 	uint32_t segment;
 	bool hot;	 /* of the cache log: what is hot is kept, the rest dropped */
+	bool all;	 /* ... or all of it */
 	uint32_t budget; /* hot: halves of blocks that may still be kept */
 	bool spare;	 /* half a block is left of the last hot one's budget */
 	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
@@ -227,7 +230,11 @@ struct drive {
 	uint64_t aside_lsn; /* aside.c: of their last record whose data is not known to be there */
 	uint64_t flush_retry_ns;
 	uint64_t write_retry_ns; /* after a failed write: not before */
-	uint32_t flush_failures, write_failures; /* since the last success */
+	uint32_t flush_failures, write_failures, read_failures; /* since the last success */
+	bool leaving;	   /* drain.c: it takes no runs, and its blocks move elsewhere, */
+	bool lost;	   /* ... those that cannot be read are given up, */
+	bool no_room;	   /* ... and there was no room for some */
+	uint64_t unlisted; /* core.voids when the catalog ceased to name it; 0 = it does */
 	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
 	uint64_t unflushed_head, unflushed_tail;
 	struct prover prover;
@@ -240,6 +247,9 @@ int drives_open(struct core *c);
 void drives_close(struct core *c);
 struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t klass);
 bool drives_failing(const struct core *c);
+bool drive_usable(const struct core *c, const struct drive *dv);
+bool drive_is_bad(const struct core *c, const struct drive *dv);
+struct drive *drives_target(const struct core *c, const struct drive *from);
 bool drives_missing(const struct core *c);
 uint64_t drives_retry_ns(const struct core *c);
 bool drives_idle(const struct core *c, uint32_t kind);
@@ -293,8 +303,18 @@ bool clean_busy(const struct drive *dv);
 bool clean_stuck(const struct core *c, const struct drive *dv);
 bool clean_moves(const struct drive *dv, const struct context *x);
 void clean_step(struct core *c, struct drive *dv);
-void clean_flush_failed(struct drive *dv);
+void clean_flush_failed(struct core *c, struct drive *to);
 uint64_t clean_next_tick(const struct core *c, const struct drive *dv);
+
+/* Empty this segment into another drive's log. all: of a cached one everything, while it fits. */
+void clean_from(struct drive *dv, struct drive *to, uint32_t segment, bool all);
+
+/* drain.c */
+void drain_move(struct core *c, struct drive *dv);
+void drain_gave_up(struct core *c, struct drive *dv, uint32_t segment);
+void drain_listed(struct core *c);
+void drain_recovered(struct core *c);
+bool drive_drained(const struct core *c, const struct drive *dv);
 
 /* discard.c */
 int discard_open(struct drive *dv);

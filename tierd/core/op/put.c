@@ -233,7 +233,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	if (p->deadline_ns > c->now_ns + PUT_HORIZON_NS)
 		p->deadline_ns = c->now_ns + PUT_HORIZON_NS;
 	p->done = p->freed = p->kept_on = p->counted = p->visible = 0;
-	p->prepared = p->look = p->gap = p->begun = 0;
+	p->prepared = p->look = p->gap = p->begun = p->drives = 0;
 	p->ending = p->freeing = p->shared = p->replaced = false;
 	memset(p->mine, 0, sizeof(p->mine));
 	memset(p->kept, 0, sizeof(p->kept));
@@ -484,7 +484,7 @@ static int put_written(struct core *c, struct request *r)
 			r->error = -EIO;
 		else if (!make_durable(c, p->ctx, ref.slot))
 			return 0;
-		else
+		else if (p->ctx->meta[ref.slot].settle == SETTLE_WRITTEN) /* else a flush has it */
 			p->drives |= 1u << block_drive(c, p->ctx, ref.slot)->device;
 	}
 	return 1;

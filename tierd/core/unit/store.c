@@ -314,16 +314,16 @@ bool store_may_name_absent(const struct store *s)
 	return s->super.features & DISK_FEATURE_ABSENT;
 }
 
-int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes, uint32_t pages,
-			 uint32_t absent, struct store_run *run)
+int store_append_thinned(struct store *s, enum store_stream stream, uint64_t block_bytes,
+			 uint32_t pages, uint32_t absent, struct store_run *run)
 {
 	const struct need need = {
-		.blocks = blocks, .pages = pages, .block_bytes = block_bytes, .absent = absent,
+		.blocks = run->blocks, .pages = pages, .block_bytes = block_bytes, .absent = absent,
 	};
 
 	assert(store_may_name_absent(s) && !(absent & 1));
-	assert(blocks > 0 && named(&need, blocks) <= DISK_RUN_BLOCKS_MAX);
-	return append(s, STORE_CLEANED, &need, 0, run);
+	assert(need.blocks > 0 && named(&need, need.blocks) <= DISK_RUN_BLOCKS_MAX);
+	return append(s, stream, &need, reserve(s, stream), run);
 }
 
 void store_no_room(struct store *s, enum store_stream stream)
@@ -622,10 +622,10 @@ uint64_t store_oldest_lsn(const struct store *s)
 	return oldest_run(s).lsn;
 }
 
-void store_missing(struct store *home)
+void store_missing(struct store *home, bool missing)
 {
 	assert(home->set == &home->own);
-	home->own.missing = true;
+	home->own.missing = missing;
 }
 
 void store_suspect(struct store *s, uint32_t segment)

@@ -68,7 +68,18 @@ void store_close(struct store *s);
  */
 void store_join(struct store *s, struct store *home);
 /* A device is not there, and comes back perhaps: all tombstones are needed until then. */
-void store_missing(struct store *home);
+void store_missing(struct store *home, bool missing);
+/*
+ * The device is drained. store_seal: nothing is appended to what is open. store_next_live: the next
+ * segment behind that one, round and round, in which something lives and that can be cleaned now;
+ * -ENOENT = none. store_is_empty: nothing lives in it, nor is read or held. store_left: its home no
+ * longer knows it, so it shows nothing that tombstones would be needed for.
+ */
+void store_seal(struct store *s);
+int64_t store_next_live(const struct store *s, uint32_t segment);
+bool store_is_empty(const struct store *s);
+void store_left(struct store *s);
+uint32_t store_segment_log(const struct store *s, uint32_t segment);
 
 /*
  * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in a stream.
@@ -88,11 +99,11 @@ int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uin
 void store_no_room(struct store *s, enum store_stream stream);
 /*
  * The same for what the cleaner carries of one run, whose record also names `absent` ones, by the
- * bits of D14; not in every store.
+ * bits of D14; not in every store. run->blocks: how many are wanted.
  */
 bool store_may_name_absent(const struct store *s);
-int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes, uint32_t pages,
-			 uint32_t absent, struct store_run *run);
+int store_append_thinned(struct store *s, enum store_stream stream, uint64_t block_bytes,
+			 uint32_t pages, uint32_t absent, struct store_run *run);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
 
