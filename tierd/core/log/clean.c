@@ -592,10 +592,11 @@ static void header_step(struct core *c, struct drive *dv)
 		return;
 	} else if (k->at < k->runs) {
 		const struct store_run *place = &k->run[k->at].place;
+		uint8_t *buf = run_buffer(&k->run[0]);
 
-		store_header(k->to->store, place, k->run[0].buf);
+		store_header(k->to->store, place, buf);
 		k->next = k->at + 1;
-		buffer_write(c, dv, k->run[0].buf, place->header_offset, DISK_SECTOR);
+		buffer_write(c, dv, buf, place->header_offset, DISK_SECTOR);
 	} else {
 		for (uint32_t i = 0; i < k->runs; i++)
 			any |= k->run[i].place.header_offset != 0;
