@@ -136,7 +136,6 @@ struct core {
 	bool tombs_refused;
 	bool catalog_dirty, catalog_running, catalog_suspect; /* a flush failed during its write */
 	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
-	uint64_t drives_unlisted; /* voids when one was last taken out of the catalog */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
 	uint32_t catalog_tokens, catalog_flying;
 	struct token drain_token[CORE_TOKENS_MAX];

@@ -52,7 +52,7 @@ static void unlist(struct core *c, struct disk_drive *d)
 	c->config.capacity[ABI_TIER_NVME] -= capacity;
 	memmove(d, d + 1, left * sizeof(*d));
 	c->config.listed[--c->config.listed_count] = (struct disk_drive){ 0 };
-	c->drives_unlisted = ++c->voids;
+	c->voids++;
 }
 
 bool drive_drained(const struct core *c, const struct drive *dv)
@@ -66,7 +66,7 @@ void drain_listed(struct core *c)
 	for (uint32_t i = 0; i < c->drives; i++)
 		if (drive_drained(c, c->drive[i]))
 			store_left(c->drive[i]->store);
-	if (catalog_voids(c, c->drives_unlisted))
+	if (catalog_voids(c, c->voids))
 		store_missing(core_home(c)->store, drives_missing(c));
 }
 
