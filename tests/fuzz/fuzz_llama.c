@@ -25,17 +25,17 @@ static void check_frame(const struct state_shape *s, const uint8_t *state, size_
 	int32_t sequence;
 
 	FUZZ_CHECK(again && state_bytes(s, cells) == bytes);
-	memcpy(again, state, bytes);
+	memset(again, 0xee, bytes);
 	memcpy(&sequence, state + 4, sizeof(sequence));
-	state_write_head(s, again, cells, sequence);
+	state_write_frame(s, again, cells, sequence);
 	for (uint32_t p = 0; p < 2; p++) {
 		for (uint32_t l = 0; l < s->layers; l++) {
 			size_t at = state_rows_at(s, cells, p, l);
 
-			FUZZ_CHECK(at >= end + STATE_LAYER_BYTES);
+			FUZZ_CHECK(at >= end + sizeof(struct state_rows));
 			end = at + s->part[p].bytes * cells;
 			FUZZ_CHECK(end <= bytes);
-			state_write_layer(s, again + at, p);
+			memcpy(again + at, state + at, end - at);
 		}
 	}
 	for (uint32_t i = 0; i < cells; i++) /* which sequence a token is of is not looked at */
