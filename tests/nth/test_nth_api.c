@@ -502,9 +502,10 @@ static int try_era(struct world *w)
 	return rc;
 }
 
-/* No GPU here: that is said. */
+/* No GPU here: that is said (tests/integration/test_api_gpu.c has one). */
 static int try_device(struct world *w)
 {
+	struct tier_device_page at;
 	tier_reader *r = NULL;
 	tier_device *d = NULL;
 	uint64_t *done;
@@ -513,6 +514,8 @@ static int try_device(struct world *w)
 	rc = rc ? rc : tier_era_open(r, &done);
 	rc = rc ? rc : tier_device_open(w->c, r, &d);
 	assert_null(d);
+	assert_int_equal(tier_device_pages(d, NULL, 0, &at), -EINVAL);
+	assert_int_equal(tier_device_give_back(d), -EINVAL);
 	tier_device_close(d);
 	tier_reader_close(r);
 	return rc == -ENODEV ? 0 : rc;
