@@ -209,7 +209,7 @@ static void read_in_place(const struct decode *x)
 	gpu_ended(&g);
 	gpu_end(&g);
 	CHECK(gpu_left(&g) == 0);
-	exit(0);
+	_exit(0);
 }
 
 static void test_a_kernel_reads_hbm_in_place(void **state)
@@ -256,7 +256,7 @@ static void read_as_another(const struct decode *x)
 	gpu_ended(&g);
 	gpu_end(&g);
 	CHECK(gpu_left(&g) == 0);
-	exit(0);
+	_exit(0);
 }
 
 /* HBM of a context is its owner's alone: what others may read they read from CXL. */
@@ -358,7 +358,7 @@ static void hold(const struct world *w, struct steps *s)
 	}
 	gpu_end(&g);
 	CHECK(gpu_left(&g) == 0);
-	exit(0);
+	_exit(0);
 }
 
 static int fetch_many(tier_context *c, const tier_block *block, uint64_t ns)
@@ -461,7 +461,7 @@ static void meet_another(const struct world *w, const tier_block *block, struct 
 	gpu_ended(&g);
 	gpu_end(&g);
 	CHECK(gpu_left(&g) == 0);
-	exit(0);
+	_exit(0);
 }
 
 static void test_a_daemon_is_replaced(void **state)
@@ -558,7 +558,8 @@ static void use_with_fault(const struct world *w, const tier_block *block, const
 	if (gpu_left(&g) && !gives_back(name))
 		sum->leaks += (uint32_t)printf("# %s, time %u: something is left\n", name, nth) > 0;
 	fflush(stdout);
-	exit(0);
+	fflush(stdout);
+	_exit(0);
 }
 
 static void test_each_call_fails_once(void **state)
