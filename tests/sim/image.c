@@ -254,14 +254,13 @@ static void settled_check(const struct image *m)
 
 /* ---- tombstones --------------------------------------------------------------------------- */
 
-/* Is there one of the key on its way to another segment? */
-static bool is_carried(const struct image *m, uint32_t n)
+/* Is there one of the key in the queue, from here on? */
+static bool is_queued(const struct image *m, uint32_t n, const struct tombs *t, uint64_t from)
 {
-	const struct tombs *t = &m->w->core->tombs[TOMBS_CARRIED];
 	uint8_t key[ABI_KEY_BYTES];
 
 	model_key(n, key);
-	for (uint64_t i = t->flushed; i < t->queued; i++) {
+	for (uint64_t i = from; i < t->queued; i++) {
 		const struct tomb *at = &t->tomb[i % TOMBS_MAX];
 
 		if (at->context_uid == m->entry->uid && at->block.salt >= m->key[n].lsn &&
@@ -269,6 +268,15 @@ static bool is_carried(const struct image *m, uint32_t n)
 			return true;
 	}
 	return false;
+}
+
+/* ... on its way to another segment, or to be written again: its write was told to have failed. */
+static bool is_carried(const struct image *m, uint32_t n)
+{
+	const struct tombs *t = m->w->core->tombs;
+
+	return is_queued(m, n, &t[TOMBS_CARRIED], t[TOMBS_CARRIED].flushed) ||
+	       is_queued(m, n, &t[TOMBS_NEW], t[TOMBS_NEW].written);
 }
 
 /* A segment's tombstone is the only one that keeps the record in another one void. */
