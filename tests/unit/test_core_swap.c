@@ -31,19 +31,10 @@ static struct context *context(void)
 
 static void put(uint32_t first)
 {
-	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE,
-			       .count = RUN,
-			       .context_id = host.context[0].id,
-			       .arg_bytes = sizeof(*args) + RUN * ABI_KEY_BYTES };
+	const struct abi_put_args args = { .count = RUN };
 
-	*args = (struct abi_put_args){ .count = RUN };
-	for (uint32_t i = 0; i < RUN; i++)
-		host_key(first + i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
-	assert_true(host_request(&host, 0, &sqe));
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = host.answer.value,
-				.arg_offset = HOST_PUT_DATA };
-	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host_reserve(&host, &args, first, 0), 0);
+	assert_true(host_commit(&host, 0));
 	assert_int_equal(host.answer.value, RUN);
 }
 

@@ -509,13 +509,16 @@ int64_t space_surplus(struct space *s, bool all)
 
 void space_look(struct space *s)
 {
+	uint32_t left = s->recalled;
+
 	for (uint32_t k = 0; k < s->classes; k++) {
 		struct space_class *c = &s->klass[k];
 
 		c->idle = c->low > 1 ? c->low - 1 : 0;
 		c->low = c->heap[HEAP_EMPTY].count;
 	}
-	for (uint32_t i = 0; s->recalled && i < s->slabs; i++) {
+	for (uint32_t i = 0; left && i < s->slabs; i++) {
+		left -= s->slab[i].recalled;
 		if (!s->slab[i].recalled || s->slab[i].lent)
 			continue;
 		s->slab[i].recalled = false; /* nobody took it, though he could */
