@@ -139,6 +139,7 @@ int memory_take(const struct memory *m, struct context_memory *made, uint32_t ti
 	if (rc)
 		return rc;
 	taken.node = fresh->node;
+	taken.owner = fresh->owner;
 	madvise(taken.addr, taken.bytes, MADV_HUGEPAGE);
 	mem_policy_first(&taken);
 	m->ops[tier]->destroy(fresh);

@@ -228,9 +228,8 @@ static struct policy_size policy_size(const struct context *x, uint32_t tier)
 
 static int policy_alloc(struct context *x)
 {
-	struct policy_size size[ABI_MEM_TIERS] = { 0 };
-
 	const struct policy_ops *policy = policy_find(x->spec.policy);
+	struct policy_size size[ABI_MEM_TIERS] = { 0 };
 
 	if (!policy)
 		return -EINVAL;
@@ -504,8 +503,7 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint32_t id = x->id;
 
 	if (!x->closing || x->leaving || x->slots_live || x->detached || x->punching ||
-	    x->lent ||
-	    runs_of(c, x) || request_of_context(c, x))
+	    x->lent || runs_of(c, x) || request_of_context(c, x))
 		return;
 	evacuate_forget(c, x);
 	for (uint32_t i = 0; i < c->clients_high; i++) {
