@@ -42,7 +42,7 @@
  *     (key 1) does not.
  * N3  An index says nothing before it is READY, and nothing any more when it is GONE (it became too
  *     small, the epoch was raised, the context removed): who reads asks, and asks for the next one.
- *     What a look-up found counts if the index is READY behind it, too.
+ *     What a look-up says counts if the index is READY before it and behind it.
  * N4  A slot that says ASK is of a name that somebody writes: the daemon is asked.
  * N5  What look-ups found counts as used: HOLD names the slots, and their versions leave memory
  *     last, as if they were opened. What has left by the open all the same is brought.

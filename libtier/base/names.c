@@ -122,6 +122,9 @@ int names_look(const struct abi_names *n, uint32_t slots, const char *name, uint
 	uint64_t key[2], generation = atomic_load_acquire_u64(&n->generation);
 	int rc = -EAGAIN;
 
+	/* N3: what is absent from one that is being filled says nothing, were it READY behind it. */
+	if (atomic_load_acquire_u32(&n->state) == ABI_NAMES_FILLING)
+		return -EAGAIN;
 	names_key(n, name, bytes, key);
 	*slot = (uint32_t)key[0] & (slots - 1);
 	for (uint32_t i = 0; i < slots; i++, *slot = (*slot + 1) & (slots - 1)) {
@@ -140,12 +143,8 @@ int names_look(const struct abi_names *n, uint32_t slots, const char *name, uint
 		rc = what->word >> 32 & ABI_NAMES_ASK ? -EAGAIN : 0;
 		break;
 	}
-	switch (atomic_load_acquire_u32(&n->state)) {
-	case ABI_NAMES_READY: /* another index may have taken the place of this one meanwhile */
-		return atomic_load_relaxed_u64(&n->generation) == generation ? rc : -EAGAIN;
-	case ABI_NAMES_FILLING:
-		return -EAGAIN;
-	default:
+	if (atomic_load_acquire_u32(&n->state) != ABI_NAMES_READY)
 		return -ESTALE;
-	}
+	/* Another index may have taken the place of this one meanwhile. */
+	return atomic_load_relaxed_u64(&n->generation) == generation ? rc : -EAGAIN;
 }
