@@ -286,8 +286,10 @@ bool wide_owner(struct world *w)
 		q.who = CORE_HOLDER_SALT;
 		q.key = 0;
 	}
-	if (!core_quota_set(w->core, &q, TOKEN_OTHER))
+	if (!core_quota_set(w->core, &q, TOKEN_OTHER)) {
 		w->clients_limited |= q.limit.hard != 0;
+		memset(w->theirs.holder, 0, sizeof(w->theirs.holder)); /* what held before */
+	}
 	world_event(w, &e);
 	return true;
 }
