@@ -122,11 +122,21 @@ static bool try_again(struct core *c, struct drive *dv)
 static void unreadable(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
 	dv->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
+	request_wake_phase(c, REQUEST_WRITTEN);
 	if (try_again(c, dv))
 		return;
 	x->meta[slot].settle = SETTLE_UNKNOWN; /* the next start tries again */
 	next_block(&dv->prover);
-	request_wake_phase(c, REQUEST_WRITTEN);
+}
+
+/* Is there no telling whether it is durable: could it not be read, or does its drive not answer? */
+bool prove_fails(const struct core *c, const struct context *x, uint32_t slot)
+{
+	uint32_t settle = x->meta[slot].settle;
+
+	return settle == SETTLE_UNKNOWN ||
+	       (settle == SETTLE_RECOVERED &&
+		block_drive(c, x, slot)->read_failures >= CORE_FAILURES_MAX);
 }
 
 /* Its data did not survive the crash (then nobody was told that it would), or has rotted. */

@@ -356,6 +356,7 @@ void aside_close(struct core *c);
 int prove_begin(struct core *c, struct drive *dv);
 void prove_step(struct core *c, struct drive *dv);
 void prove_end(struct drive *dv);
+bool prove_fails(const struct core *c, const struct context *x, uint32_t slot);
 uint64_t prove_next_tick(const struct core *c, const struct drive *dv);
 
 /* drop.c */

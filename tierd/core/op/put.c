@@ -480,7 +480,7 @@ static int put_written(struct core *c, struct request *r)
 			return -EAGAIN;
 		if (!block_alive(p->ctx, ref))
 			r->error = -ENOSPC;
-		else if (p->ctx->meta[ref.slot].settle == SETTLE_UNKNOWN)
+		else if (prove_fails(c, p->ctx, ref.slot))
 			r->error = -EIO;
 		else if (!make_durable(c, p->ctx, ref.slot))
 			return 0;
