@@ -316,6 +316,8 @@ static void fetch_end(struct core *c, struct request *r)
 		r->status = ABI_STATUS_MISS;
 	} else if ((r->late && r->usable < whole) || park_over(c, r)) {
 		r->status = ABI_STATUS_LATE;
+	} else if (r->usable < whole) {
+		r->status = ABI_STATUS_MISS; /* it was there, and its block has gone since */
 	}
 	if (r->sqe.op == ABI_OP_PREFETCH && !park_protect(c, r)) {
 		request_go_on(c, r);
