@@ -71,20 +71,26 @@ bool device_answers(const struct world *w, uint32_t drive)
 	return mood_of(w, drive) != MOOD_SILENT;
 }
 
+/* What a flush under way covers it keeps, too, where the same bytes are written over it. */
 static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 {
 	uint64_t at = device_flat(io), left = limit;
+	bool same = true;
 
 	for (uint32_t i = 0; i < io->piece_count && left; i++) {
 		uint64_t n = io->piece[i].bytes < left ? io->piece[i].bytes : left;
 
+		same &= !memcmp(w->disk + at, io->piece[i].addr, n);
 		memcpy(w->disk + at, io->piece[i].addr, n);
 		at += n;
 		left -= n;
 	}
 	for (uint64_t s =
-	     device_flat(io) / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
-		w->unstable[s] = WRITTEN, w->lost[s] = 0;
+	     device_flat(io) / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++) {
+		if (!same || w->unstable[s] != COVERED)
+			w->unstable[s] = WRITTEN;
+		w->lost[s] = 0;
+	}
 }
 
 /* Has the device lost something there that it had taken, and that was not written again since? */
