@@ -16,6 +16,9 @@
  * which the store takes half; whatever the size of the others. */
 #define SETS 15u
 #define CASES 6u
+#define READS 64u /* of the check */
+#define READ_BYTES (4u << 20)
+#define AT_A_TIME 16u
 
 static const struct {
 	const char *name;
@@ -27,8 +30,8 @@ static const struct {
 	{ "windows, lines of 4 KiB", true, 6, 1 },
 	{ "cache, lines of 64 KiB", false, 10, 1 },
 	{ "cache, lines of 4 KiB", false, 6, 1 },
-	{ "windows, 64 KiB, link and flash x 0.5", true, 10, 0.5 },
-	{ "windows, 64 KiB, link and flash x 2", true, 10, 2 },
+	{ "windows, 64 KiB, both x 0.5", true, 10, 0.5 },
+	{ "windows, 64 KiB, both x 2", true, 10, 2 },
 };
 
 static int sweep(struct sweep *s, bool tiered, double speed, const struct model_drive *drive)
@@ -140,6 +143,81 @@ static int one(struct exp *e, uint32_t i, const struct sweep *offload)
 	return rc;
 }
 
+/* So many neighbours are read, or written, some at a time, in GB/s. */
+static int by_lines(struct exp *e, const struct point *at, bool write, double *rate)
+{
+	struct core_io io[READS] = { 0 };
+	struct model_drive drive;
+	const struct port_traffic *t;
+	struct port *p;
+	uint64_t now = 0;
+	int rc = port_open(&p, at, &e->rates, SETS);
+
+	if (rc)
+		return rc;
+	drive = port_drive(p);
+	for (uint32_t i = 0; i < READS + AT_A_TIME; i++) {
+		if (i >= AT_A_TIME && !drive.run(drive.arg, UINT64_MAX, &now))
+			rc = -EIO;
+		if (i >= READS)
+			continue;
+		io[i].offset = (uint64_t)i * READ_BYTES;
+		io[i].bytes = READ_BYTES;
+		io[i].write = write;
+		drive.submit(drive.arg, now, &io[i]);
+	}
+	t = port_traffic(p, write);
+	*rate = (double)t->bytes / (double)t->busy * e->rates.clock_mhz / 1e3;
+	port_close(p);
+	return rc;
+}
+
+/* Requests of whole lines are judged beside the same flit by flit, which the RTL runs too. */
+static int check(struct exp *e)
+{
+	const struct point at = { .windows = true, .line_log = 6, .mshrs = e->mshrs,
+				  .slots = e->slots, .cleaned = true };
+	struct exp_setting set = point_setting(&at, &e->rates, SETS);
+	struct row r = { .figure = "reads by whole lines, windows, lines of 4 KiB", .unit = "GB/s",
+			 .against = "flit by flit", .goal = "within 5 %" };
+	struct clock_outcome o;
+	struct clock *c;
+	int rc = by_lines(e, &at, false, &r.value);
+
+	if (!rc)
+		rc = clock_open(&c, &set, at.mshrs, at.slots);
+	if (rc)
+		return rc;
+	o = clock_run(c, 0, (uint64_t)READS * READ_BYTES / DEVICE_FLIT >> set.line_log);
+	clock_close(c);
+	r.against_value = point_rate(&e->rates, &o);
+	r.ratio = r.value / r.against_value;
+	r.met = r.ratio > 0.95 && r.ratio < 1.05;
+	exp_row(e, &r);
+	printf("  %-60s %.2f GB/s, %.3f of %s: goal %s %s\n", r.figure, r.value, r.ratio,
+	       r.against, r.goal, r.met ? "met" : "missed");
+	return 0;
+}
+
+/* What is written anew, with nothing beside it. */
+static int written(struct exp *e, uint32_t line_log)
+{
+	const struct point at = { .windows = true, .line_log = line_log, .mshrs = e->mshrs,
+				  .cleaned = true };
+	char text[64];
+	struct row r = { .figure = text, .unit = "GB/s", .against = "the constant's 12",
+			 .against_value = 12, .goal = "none" };
+	int rc = by_lines(e, &at, true, &r.value);
+
+	if (rc)
+		return rc;
+	r.ratio = r.value / r.against_value;
+	snprintf(text, sizeof(text), "writes alone, lines of %u KiB", (64u << line_log) >> 10);
+	exp_row(e, &r);
+	printf("  %-60s %.2f GB/s, %.3f of %s\n", text, r.value, r.ratio, r.against);
+	return 0;
+}
+
 void exp_turns(struct exp *e)
 {
 	struct sweep *s = calloc(2, sizeof(*s));
@@ -147,6 +225,12 @@ void exp_turns(struct exp *e)
 
 	printf("c: ITME's turn sweep, the service's core before this device (%u MiB of DRAM)\n",
 	       1u << (SETS - 4));
+	if (!rc)
+		rc = check(e);
+	if (!rc)
+		rc = written(e, 10);
+	if (!rc)
+		rc = written(e, 6);
 	if (!rc)
 		rc = sweep(&s[1], true, 1, NULL);
 	if (!rc)
