@@ -13,12 +13,15 @@ OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
 # the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
 OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpga-sim/exp/*.c) \
-                    bench/sparse/select.c)
-FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32
+                    bench/sparse/select.c bench/model/model.c bench/model/sweep.c)
+# and how much smaller than 32 GiB (the model) and 64 MiB (the RTL) the device is: 1, 2 or 4
+SCALE ?= 1
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32 \
+                  -GSETS_LOG=$(patsubst 1,10,$(patsubst 2,9,$(patsubst 4,8,$(SCALE))))
 # the long run's RTL: so many miss registers that a set can be pending as a whole
 FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8
-FPGA_EXP_POINTS ?= windows:0.5 windows:4 clean:0.5 clean:4 cliff:0.5 cliff:1.5 cliff:4 \
-                   cleaned:1.5
+# the longest first
+FPGA_EXP_POINTS ?= cliff:4 clean:4 cliff:1.5 cleaned:1.5 windows:4 cliff:0.5 clean:0.5 windows:0.5
 
 .PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
 
@@ -71,20 +74,20 @@ fpga-test: ## the CXL-hybrid device: RTL and golden model in lock-step (FPGA_SHA
 fpga-test: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 	@$(FPGA)/fpga-short || [ $$? -eq 77 ]
 
-$(FPGA)/exp: $(OBJ_fpga_exp)
+# experiment c has the service's core in it
+$(FPGA)/exp: $(OBJ_fpga_exp) $(O)/plain/libcore.a $(O)/plain/libbase.a
 	@echo '  LINK  $@'
-	@$(CC) $(FLAGS) -o $@ $^ -lm
+	@$(CC) $(FLAGS) $(FLAGS_plain) $(CFLAGS) $(LDFLAGS) -o $@ $(OBJ_fpga_exp) \
+		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS_libtier) -lm
 
-fpga-exp: ##   the device's experiments: model at full size, RTL at 1/512 (FPGA_EXP_POINTS=)
+fpga-exp: ##   the device's experiments: model at full size, RTL at 1/512 (SCALE=, JOBS=)
 fpga-exp: $(FPGA)/exp
-	@$(FPGA)/exp --json $(FPGA)/device.json --curves $(FPGA)/curves
-	@fpga-sim/exp/plot $(FPGA)/curves $(FPGA)
 ifneq ($(HAVE_SIMULATOR),)
 	@$(MAKE) FPGA=$(FPGA)-exp FPGA_SHAPE='$(FPGA_EXP_SHAPE)' $(FPGA)-exp/bench
-	@for point in $(FPGA_EXP_POINTS); do \
-		$(FPGA)-exp/bench --quiet --experiment $$point || exit 1; done
+	@fpga-sim/exp/run $(FPGA) $(SCALE) $(FPGA)/exp $(FPGA)-exp/bench $(FPGA_EXP_POINTS)
 else
 	@echo 'fpga-exp: the RTL is skipped (packages verilator and g++ bring the simulator)'
+	@fpga-sim/exp/run $(FPGA) $(SCALE) $(FPGA)/exp
 endif
 
 fpga-formal: ## prove properties of its blocks, and find a bug planted in each (PROOFS='NAME...')

@@ -125,6 +125,11 @@ static void take_actions(struct model *m)
 			continue;
 		case CORE_AC_READ:
 		case CORE_AC_WRITE:
+			if (m->spec.drive) {
+				m->moved_bytes += e.action.io->bytes;
+				m->spec.drive->submit(m->spec.drive->arg, m->now_ns, e.action.io);
+				continue;
+			}
 			device(m, &e);
 			break;
 		case CORE_AC_COPY:
@@ -190,6 +195,30 @@ static void act(struct model *m, struct core_action *a)
 	feed(m, &e);
 }
 
+static uint64_t due_by(const struct model *m, uint64_t next_ns, uint64_t until_ns)
+{
+	if (m->events && m->heap[0].at_ns < next_ns)
+		next_ns = m->heap[0].at_ns;
+	return next_ns < until_ns ? next_ns : until_ns;
+}
+
+/* The drive's next operation that is done by then. */
+static bool from_drive(struct model *m, uint64_t until_ns)
+{
+	const struct model_drive *drive = m->spec.drive;
+	struct core_action a = { .kind = CORE_AC_READ };
+	uint64_t at_ns;
+
+	if (!drive)
+		return false;
+	a.io = drive->run(drive->arg, until_ns, &at_ns);
+	if (!a.io)
+		return false;
+	m->now_ns = later(m->now_ns, at_ns);
+	act(m, &a);
+	return true;
+}
+
 void model_run(struct model *m, uint64_t until_ns)
 {
 	struct core_event first = { .kind = CORE_EV_TICK };
@@ -201,6 +230,8 @@ void model_run(struct model *m, uint64_t until_ns)
 		struct model_event e;
 
 		next = later(next, m->now_ns + 1000);
+		if (from_drive(m, due_by(m, next, until_ns)))
+			continue;
 		if (m->events && m->heap[0].at_ns <= next && m->heap[0].at_ns <= until_ns) {
 			e = pop(m);
 			m->now_ns = later(m->now_ns, e.at_ns);

@@ -16,6 +16,14 @@
 #define MODEL_POSITION (48ull << 20) /* in it: a word for a plan's position */
 #define MODEL_ASKS 256u
 
+/* A drive with a model of its own, in place of constant rates and latency. */
+struct model_drive {
+	void (*submit)(void *arg, uint64_t now_ns, struct core_io *io);
+	/* Time goes on until then; earlier, when an operation is done: that one, and when. */
+	struct core_io *(*run)(void *arg, uint64_t until_ns, uint64_t *at_ns);
+	void *arg;
+};
+
 struct model_spec {
 	uint64_t cxl_bytes, hbm_bytes, nvme_bytes;
 	uint32_t layers, page_bytes; /* a block: so many pages of one group */
@@ -23,6 +31,7 @@ struct model_spec {
 	uint64_t latency_ns;         /* of a device operation */
 	const char *policy;          /* eviction; NULL = the default */
 	bool direct;                 /* the device can write into HBM */
+	const struct model_drive *drive; /* NULL: the rates and the latency above */
 };
 
 struct model;

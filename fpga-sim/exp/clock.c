@@ -40,6 +40,7 @@ struct clock {
 	struct exp_setting set;
 	struct device *d;
 	struct readers readers;
+	struct clock_host host; /* the readers, or somebody else */
 	struct exp_drive drive;
 	uint64_t now, random, random_hits;
 	uint32_t delay[DELAYS + 1]; /* of random requests, by cycles / DELAY_STEP */
@@ -107,6 +108,22 @@ static int take_memory(struct clock *c)
 	return 0;
 }
 
+static bool readers_host_next(void *arg, uint64_t now, struct exp_request *q)
+{
+	return readers_next(arg, now, q);
+}
+
+static uint64_t readers_host_when(void *arg)
+{
+	return readers_when(arg);
+}
+
+static void readers_host_answer(void *arg, uint64_t now, uint16_t reader)
+{
+	(void)now;
+	readers_answer(arg, reader);
+}
+
 int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs, uint32_t slots)
 {
 	struct device_shape shape = { .sets_log = set->sets_log, .tag_bits = set->tag_bits,
@@ -120,6 +137,8 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 		return -ENOMEM;
 	c->set = *set;
 	c->slots = c->slots_free = slots;
+	c->host = (struct clock_host){ readers_host_next, readers_host_when, readers_host_answer,
+				       &c->readers };
 	c->ahead_most = mshrs - mshrs / 4; /* the others are for what is wanted now */
 	rc = take_memory(c);
 	if (!rc)
@@ -204,6 +223,7 @@ static void decide(struct clock *c, uint32_t one, bool first)
 	struct device_verdict v;
 
 	device_request(c->d, &r, &v);
+	c->now += q->flits - 1;
 	if (first && q->reader == READER_RANDOM) {
 		c->random++;
 		c->random_hits += v.what == DEVICE_HIT;
@@ -293,7 +313,7 @@ static bool decide_one(struct clock *c)
 	if (clean_one(c, true))
 		return true;
 	if (c->again.head != NONE || c->slots_free == 0 ||
-	    !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
+	    !c->host.next(c->host.arg, c->now, &c->request[c->spare].asked))
 		return clean_one(c, false);
 	what = c->spare;
 	c->spare = c->request[what].next;
@@ -303,21 +323,22 @@ static bool decide_one(struct clock *c)
 	return true;
 }
 
-static void answer(struct clock *c)
+static bool answer(struct clock *c)
 {
 	uint32_t one;
 
 	if (!get(&c->answers, c->now, &one))
-		return;
+		return false;
 	if (c->request[one].asked.reader == READER_RANDOM) {
 		uint64_t step = (c->now - c->request[one].at) / DELAY_STEP;
 
 		c->delay[step < DELAYS ? step : DELAYS]++;
 	}
-	readers_answer(&c->readers, c->request[one].asked.reader);
+	c->host.answer(c->host.arg, c->now, c->request[one].asked.reader);
 	c->request[one].next = c->spare;
 	c->spare = one;
 	c->slots_free++;
+	return true;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -336,12 +357,12 @@ static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 			    least(first_at(&c->commands), first_at(&c->ends)));
 
 	if (c->again.head == NONE && c->slots_free > 0)
-		at = least(at, readers_when(&c->readers));
+		at = least(at, c->host.when(c->host.arg));
 	if (c->set.windows)
 		at = least(at, poll);
 	if (c->set.dirty_most && device_can_clean(c->d))
 		at = least(at, most(c->clean_at, c->clean_since + c->set.clean_wait));
-	return at > c->now && at < UINT64_MAX ? at : c->now + 1;
+	return at > c->now ? at : c->now + 1;
 }
 
 static void look_at_window(struct clock *c)
@@ -370,14 +391,22 @@ static struct clock_outcome outcome(const struct clock *c, uint64_t begin)
 				       .p50 = within(c, 500), .p99 = within(c, 990) };
 }
 
-static void step(struct clock *c, uint64_t poll, uint64_t until)
+uint64_t clock_step(struct clock *c, uint64_t poll, uint64_t until)
 {
+	bool answered;
+
 	flash(c);
-	answer(c);
-	if (decide_one(c))
+	answered = answer(c);
+	if (decide_one(c) || answered) /* the host may have something to say to that */
 		c->now++;
 	else
 		c->now = least(next_cycle(c, poll), until > c->now ? until : c->now + 1);
+	return c->now;
+}
+
+void clock_serve(struct clock *c, const struct clock_host *host)
+{
+	c->host = *host;
 }
 
 struct clock_outcome clock_demand(struct clock *c, uint64_t cycles)
@@ -389,7 +418,7 @@ struct clock_outcome clock_demand(struct clock *c, uint64_t cycles)
 	readers_begin(&c->readers, &c->set, 0, 1); /* a line that it never may read */
 	c->readers.allowed = 0;
 	while (c->now < end)
-		step(c, UINT64_MAX, end);
+		clock_step(c, UINT64_MAX, end);
 	return outcome(c, begin);
 }
 
@@ -402,7 +431,7 @@ struct clock_outcome clock_layer(struct clock *c, uint64_t from, uint64_t to,
 	c->readers.link_at = (double)c->now;
 	readers_ahead(&c->readers, ahead, count, c->ahead_most);
 	while (c->now < end) {
-		step(c, UINT64_MAX, end);
+		clock_step(c, UINT64_MAX, end);
 		if (end == UINT64_MAX && readers_end(&c->readers))
 			end = c->now + least_cycles;
 	}
@@ -430,7 +459,7 @@ struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
 			look_at_window(c);
 			poll = c->now + c->set.poll_cycles;
 		}
-		step(c, poll, UINT64_MAX);
+		clock_step(c, poll, UINT64_MAX);
 	}
 	return outcome(c, begin);
 }

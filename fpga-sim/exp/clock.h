@@ -22,6 +22,21 @@ struct clock_outcome {
 int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs, uint32_t slots);
 void clock_close(struct clock *c);
 
+/*
+ * Another host than the readers. next: the request that it lets out at this cycle, false: none;
+ * when: at which cycle it may be asked again, UINT64_MAX: after an answer or a call from outside.
+ */
+struct clock_host {
+	bool (*next)(void *arg, uint64_t now, struct exp_request *q);
+	uint64_t (*when)(void *arg);
+	void (*answer)(void *arg, uint64_t now, uint16_t reader);
+	void *arg;
+};
+void clock_serve(struct clock *c, const struct clock_host *host);
+/* A decision, or time goes on, to `until` at most, or to `poll` while there are windows. Returns
+ * the clock. */
+uint64_t clock_step(struct clock *c, uint64_t poll, uint64_t until);
+
 /* Lines [from, to) of the stream, read by the clock. In windows these are a window of their own. */
 struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the experiments share (exp.c: a, b; lines.c: d; decode.c: e; demand.c: f). */
+/* What the experiments share (exp.c: a, b; turns.c: c; lines.c: d; decode.c: e; demand.c: f). */
 #ifndef TIER_FPGA_EXP_H
 #define TIER_FPGA_EXP_H
 
@@ -26,6 +26,7 @@ void exp_row(struct exp *e, const struct row *r);
 /* A value of a curve of a plot, likewise. */
 void exp_value(struct exp *e, const char *plot, const char *curve, double x, double y);
 
+void exp_turns(struct exp *e);
 void exp_lines(struct exp *e);
 void exp_decode(struct exp *e);
 void exp_demand(struct exp *e);

@@ -26,7 +26,7 @@ struct exp_setting point_setting(const struct point *p, const struct point_rates
 
 	return (struct exp_setting){
 		.line_log = log, .sets_log = sets, .tag_bits = 9,
-		.unit_log = UNIT_FLITS_LOG - log, .units = 32,
+		.unit_log = UNIT_FLITS_LOG - log, .units = p->units ? p->units : 32,
 		.cleans = 32,
 		.clean_wait = 400, /* 1 us: four times as often as lines become dirty */
 		.dirty_most = p->cleaned ? POINT_WAYS << sets >> 6 : 0,

@@ -20,6 +20,7 @@ struct point {
 	bool dirty, scattered, windows;
 	bool cleaned;     /* dirty lines are written ahead, but for one of 64 lines */
 	uint32_t random;  /* per mille of requests beside the stream */
+	uint32_t units;   /* that can be staged; 0: 32 */
 	uint32_t line_log; /* log2 of the flits of a line; 0: 6, 4 KiB */
 };
 

@@ -111,7 +111,7 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
 	if (wants_random(r, now)) {
 		uint64_t line = readers_random(r);
 
-		*q = (struct exp_request){ .reader = READER_RANDOM,
+		*q = (struct exp_request){ .reader = READER_RANDOM, .flits = 1,
 					   .flit = line << r->set->line_log | now % flits };
 		r->under_way++;
 		r->random_asked++;
@@ -121,7 +121,7 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
 		return true;
 	}
 	if (r->ready_count == 0) {
-		*q = (struct exp_request){ .reader = READER_AHEAD,
+		*q = (struct exp_request){ .reader = READER_AHEAD, .flits = 1,
 					   .flit = r->ahead[r->ahead_next++] << r->set->line_log };
 		r->ahead_under++;
 		return true;
@@ -133,6 +133,7 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
 	q->flit = readers_place(r->set, one->line) << r->set->line_log | one->asked;
 	q->write = one->asked == flits - 1 && readers_dirty(r->set, one->line);
 	q->reader = i;
+	q->flits = 1;
 	one->asked++;
 	if (one->asked < flits && one->asked - one->answered < READER_FLITS)
 		make_ready(r, i);

@@ -66,6 +66,7 @@ struct exp_request {
 	uint64_t flit;   /* of flash */
 	bool write;
 	uint16_t reader; /* to readers_answer */
+	uint16_t flits;  /* of the line that it stands for: a decision each, with one look-up */
 };
 
 /* Lines [from, to) of the stream. */

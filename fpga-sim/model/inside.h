@@ -48,6 +48,7 @@ struct device {
 	struct window windows[DEVICE_WINDOWS];
 	uint32_t probing, probed; /* the window whose unit is looked up, or WINDOWS; lines so far */
 	uint32_t staging[DEVICE_CLASSES]; /* units that are on their way */
+	uint32_t turn[DEVICE_CLASSES];    /* of equals the window that goes first */
 	uint32_t dirty, clean_set; /* lines that are dirty and not being cleaned; next set */
 	uint32_t cleaning;         /* cleaning registers in use */
 	uint32_t reading;          /* miss registers in use, and units on their way */

@@ -115,6 +115,19 @@ bool device_may(const struct device *d, uint32_t window, enum device_what what, 
 	       (d->probing == DEVICE_WINDOWS && may_begin(d, &d->windows[window], now));
 }
 
+/* Windows whose turn within the class is before this one's. */
+static uint32_t before(const struct device *d, uint32_t window)
+{
+	return (window + DEVICE_WINDOWS - d->turn[d->windows[window].asked.class]) % DEVICE_WINDOWS;
+}
+
+static bool goes_first(const struct device *d, uint32_t a, uint32_t b)
+{
+	uint32_t class = d->windows[a].asked.class, other = d->windows[b].asked.class;
+
+	return class != other ? class < other : before(d, a) < before(d, b);
+}
+
 int device_choose(const struct device *d, uint32_t *window, uint64_t now)
 {
 	uint32_t best = DEVICE_WINDOWS;
@@ -125,8 +138,7 @@ int device_choose(const struct device *d, uint32_t *window, uint64_t now)
 			return DEVICE_FREED;
 		}
 		if (may_begin(d, &d->windows[i], now) &&
-		    (best == DEVICE_WINDOWS ||
-		     d->windows[i].asked.class < d->windows[best].asked.class))
+		    (best == DEVICE_WINDOWS || goes_first(d, i, best)))
 			best = i;
 	}
 	if (d->probing < DEVICE_WINDOWS)
@@ -146,6 +158,7 @@ static uint32_t begin_unit(struct device *d, uint32_t window)
 			    .line = (w->first + w->taken) << d->shape.unit_log,
 			    .given = m->given };
 	w->unit[w->taken++ % d->shape.units] = id;
+	d->turn[w->asked.class] = (window + 1) % DEVICE_WINDOWS;
 	d->probing = window;
 	d->probed = 0;
 	d->staging[w->asked.class]++;

@@ -71,20 +71,16 @@ module windows #(
       .came(came && ends == CW'(g)), .broken(broken && ends == CW'(g)), .end_slot(slot[which]));
   end
 
-  // what is next: free before begin; the lowest class first, and of equals the lowest number
-  logic [1:0] least;
+  // what is next: free before begin, the lowest number first; who begins: turns.sv
   always_comb begin
     free_window = '0;
-    begin_window = '0;
-    least = '1;
-    for (int i = WINDOWS - 1; i >= 0; i--) begin
+    for (int i = WINDOWS - 1; i >= 0; i--)
       if (may_free[i]) free_window = CW'(i);
-      if (may_begin[i] && of_class[i*2 +: 2] <= least) begin
-        begin_window = CW'(i);
-        least = of_class[i*2 +: 2];
-      end
-    end
   end
+  wire [1:0] begin_class;
+  turns #(.WINDOWS(WINDOWS), .CW(CW)) u_turns (.clk, .rst, .bug_turns(1'b0), .may(may_begin),
+    .of_class, .which(begin_window), .least(begin_class), .take(begin_one));
+  wire unused = &{1'b0, begin_class};
   assign op_free   = |may_free;
   assign op_window = op_free ? free_window : probing ? probing_window : begin_window;
   assign op_first  = !op_free && !probing;

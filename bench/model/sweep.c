@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ITME's turn sweep on a modelled host (sweep.h). */
+#include "bench/model/sweep.h"
+
+#include <errno.h>
+
+#define LAYERS 4u /* pages of a block; it is there when all are */
+
+static uint64_t copy_ns(const struct sweep *s)
+{
+	return (uint64_t)((double)s->spec.recompute_ns * ITME_COPY);
+}
+
+static uint64_t work_ns(const struct sweep *s)
+{
+	return (uint64_t)((double)s->spec.recompute_ns * ITME_WORK);
+}
+
+static uint32_t number(uint32_t talk, uint32_t block)
+{
+	return talk * ITME_TURNS * ITME_NEW_BLOCKS + block;
+}
+
+static uint32_t refs_of(struct sweep *s, uint32_t talk, uint32_t blocks, struct abi_block_ref *ref)
+{
+	uint32_t n = 0;
+
+	while (n < blocks && model_block(s->m, number(talk, n), &ref[n]))
+		n++;
+	return n;
+}
+
+static void prefetch(struct sweep *s, uint32_t talk, uint32_t turn, uint64_t deadline_ns)
+{
+	struct abi_block_ref ref[ITME_TURNS * ITME_NEW_BLOCKS];
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH,
+			       .klass = ABI_CLASS_DEADLINE,
+			       .tier = ABI_TIER_CXL,
+			       .deadline_ns = deadline_ns };
+
+	sqe.count = refs_of(s, talk, (turn - 1) * ITME_NEW_BLOCKS, ref);
+	sqe.arg_bytes = sqe.count * (uint32_t)sizeof(ref[0]);
+	if (sqe.count)
+		model_ask(s->m, &sqe, ref, NULL, NULL);
+}
+
+static bool there(struct sweep *s, struct abi_block_ref ref)
+{
+	uint32_t layer = 0;
+
+	while (layer < LAYERS && model_there(s->m, ref, layer, ABI_TIER_CXL))
+		layer++;
+	return layer == LAYERS;
+}
+
+static void restore(struct model *m, void *arg, const struct abi_cqe *cqe);
+
+static void begin(struct sweep *s)
+{
+	uint32_t next = (s->talk + 1) % ITME_TALKS, turn = s->turn + (next == 0);
+	uint64_t prefix = (uint64_t)(s->turn - 1) * ITME_NEW_BLOCKS;
+
+	s->block = 0;
+	s->turn_ns = s->m->now_ns;
+	if (s->spec.tiered) {
+		if (turn <= ITME_TURNS)
+			prefetch(s, next, turn, s->m->now_ns + prefix * copy_ns(s) + work_ns(s));
+	}
+	restore(s->m, s, NULL);
+}
+
+/* The turn's own work is done: its blocks are stored, the next conversation begins. */
+static void finish(struct model *m, void *arg, const struct abi_cqe *cqe)
+{
+	struct sweep *s = arg;
+	uint32_t from = s->spec.tiered ? (s->turn - 1) * ITME_NEW_BLOCKS : 0;
+
+	(void)cqe;
+	/* What was recomputed is put again: those that are there are known to be. */
+	model_put(m, number(s->talk, from), s->turn * ITME_NEW_BLOCKS - from);
+	s->seconds[s->turn] += (double)(m->now_ns - s->turn_ns) / 1e9;
+	if (++s->talk == ITME_TALKS) {
+		s->talk = 0;
+		s->turn++;
+	}
+	if (s->turn > ITME_TURNS)
+		s->over = true;
+	else
+		begin(s);
+}
+
+static void restore(struct model *m, void *arg, const struct abi_cqe *cqe)
+{
+	struct sweep *s = arg;
+	struct abi_block_ref ref;
+	uint64_t ns = s->spec.recompute_ns;
+
+	(void)cqe;
+	if (s->block == (s->turn - 1) * ITME_NEW_BLOCKS) {
+		model_at(m, m->now_ns + work_ns(s), finish, s);
+		return;
+	}
+	if (model_block(m, number(s->talk, s->block), &ref) && there(s, ref)) {
+		model_read(m, ref, LAYERS);
+		ns = copy_ns(s);
+	}
+	s->block++;
+	model_at(m, m->now_ns + ns, restore, s);
+}
+
+int sweep_run(struct sweep *s, const struct sweep_spec *sweep)
+{
+	double device_ns = ITME_DEVICE * (double)sweep->recompute_ns;
+	const struct model_spec spec = {
+		.cxl_bytes = (uint64_t)(ITME_FULL_TURNS * ITME_TALKS * ITME_NEW_BLOCKS) *
+			     SWEEP_BLOCK_BYTES,
+		.nvme_bytes = sweep->tiered ?
+				      2ull * ITME_TALKS * ITME_BLOCKS * SWEEP_BLOCK_BYTES : 0,
+		.layers = LAYERS,
+		.page_bytes = SWEEP_BLOCK_BYTES / LAYERS,
+		.read_gbps = SWEEP_BLOCK_BYTES / device_ns * sweep->speed,
+		.write_gbps = SWEEP_BLOCK_BYTES / device_ns * sweep->speed * 12 / 18,
+		.copy_gbps = 22,
+		.latency_ns = 70000,
+		.policy = sweep->tiered ? NULL : "lru",
+		.drive = sweep->drive,
+	};
+	int err = model_open(&s->m, &spec);
+
+	s->spec = *sweep;
+	s->turn = 1;
+	if (!err) {
+		begin(s);
+		while (!s->over && !s->m->failed)
+			model_run(s->m, s->m->now_ns + 1000000000);
+		err = s->m->failed ? -EIO : 0;
+	}
+	model_close(s->m);
+	return err;
+}

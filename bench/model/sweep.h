@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ITME's turn sweep as a model: many conversations, turn after turn, on one engine; equal fast
+ * memory for a conventional offload (host memory alone, LRU, what has gone is recomputed) and for
+ * tier (the same memory as its CXL tier, NVMe behind it). Both are the real core on a modelled
+ * host. The ratios of recomputation, copy and device are ITME's (itme.h).
+ *
+ * A turn of one conversation: restore the prefix block by block (a block that is there is copied;
+ * one that is not is recomputed: a late block is an answer), do the turn's own work, put its new
+ * blocks. tier knows who comes next: the engine prefetches the next conversation's prefix, with the
+ * time of its turn as deadline.
+ */
+#ifndef TIER_BENCH_MODEL_SWEEP_H
+#define TIER_BENCH_MODEL_SWEEP_H
+
+#include "bench/model/itme.h"
+#include "bench/model/model.h"
+
+#define SWEEP_BLOCK_BYTES (16u << 20)
+
+struct sweep_spec {
+	bool tiered;           /* NVMe behind the fast memory */
+	uint64_t recompute_ns; /* a block; the unit of all other times */
+	double speed;          /* of the device, beside ITME's */
+	const struct model_drive *drive; /* NULL: constant rates */
+};
+
+struct sweep {
+	struct model *m;
+	struct sweep_spec spec;
+	uint32_t talk, turn, block;
+	uint64_t turn_ns;
+	bool over;
+	double seconds[ITME_TURNS + 1]; /* of each turn, all conversations */
+};
+
+/* Errors: -EIO the modelled host failed; model_open's. */
+int sweep_run(struct sweep *s, const struct sweep_spec *spec);
+
+#endif
