@@ -256,6 +256,7 @@ static bool turn(struct shell *s)
 	s->holes.punched += memory_reap(s->memory, s->workers);
 	holes_turn(s, t->now_ns);
 	exporter_turn(s, t->now_ns);
+	trace_turn(&s->trace, s->core, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
 	if (t->now_ns - l->clock_ns >= NS_PER_S) {

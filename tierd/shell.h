@@ -115,6 +115,7 @@ struct shell {
 	struct loop loop;
 	struct exporter *exporter; /* NULL = metrics are not served */
 	struct handover handover;
+	struct trace trace;
 };
 
 /* Tokens of the shell's own calls into the core; those of the front have the top bit. */

@@ -450,6 +450,7 @@ static int begin_core(struct shell *s)
 	s->obs.core = s->core;
 	s->obs.recount = recount_host;
 	s->obs.shell = s;
+	s->obs.trace = &s->trace;
 	s->obs.limits = settings_shown(&s->config, c);
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	turn_clock(&s->loop.turn, time_wall_ms());
@@ -461,6 +462,7 @@ static void end_core(struct shell *s)
 {
 	core_close(s->core);
 	s->core = NULL;
+	trace_drop(&s->trace);
 	free(s->obs.aside);
 	s->obs.aside = NULL;
 	s->obs.asides = 0;
