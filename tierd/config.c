@@ -689,6 +689,60 @@ int config_check(const struct config *config, char *why, size_t why_bytes)
 	return check_paths(config, why, why_bytes);
 }
 
+/* Looked at anew at each use, and no table was made for them (core_reload). */
+static bool is_live(const char *name)
+{
+	static const char *const live[] = {
+		"log.level",	   "writeback.age", "background.yield", "background.starve",
+		"nvme.admit_all",  "put.deadline",  "request.deadline", "stream.hold",
+		"stream.again",	   "user.connections",
+	};
+
+	for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+		if (strcmp(live[i], name) == 0)
+			return true;
+	return false;
+}
+
+static bool is_same(const struct key *k, const void *a, const void *b)
+{
+	const struct units_size *x = a, *y = b;
+
+	switch (k->type) {
+	case KEY_PATH:
+	case KEY_WORD:
+		return strcmp(a, b) == 0;
+	case KEY_SIZE:
+		return x->kind == y->kind && x->value == y->value;
+	case KEY_BYTES:
+	case KEY_NS:
+		return memcmp(a, b, sizeof(uint64_t)) == 0;
+	case KEY_BOOL:
+		return memcmp(a, b, sizeof(bool)) == 0;
+	default:
+		return memcmp(a, b, sizeof(uint32_t)) == 0;
+	}
+}
+
+void config_reload(struct config *config, const struct config *anew,
+		   void (*tell)(void *arg, const char *name, bool taken), void *arg)
+{
+	for (size_t i = 0; i < KEY_COUNT_ALL; i++) {
+		const struct key *k = &keys[i];
+		char *to = (char *)config + k->offset;
+		const char *from = (const char *)anew + k->offset;
+		bool live = is_live(k->name);
+
+		if (is_same(k, to, from))
+			continue;
+		if (live) /* a number, all of them */
+			memcpy(to, from, k->type == KEY_NS   ? sizeof(uint64_t) :
+					 k->type == KEY_BOOL ? sizeof(bool) :
+							       sizeof(uint32_t));
+		tell(arg, k->name, live);
+	}
+}
+
 bool config_key(uint32_t i, struct config_help *out)
 {
 	if (i >= KEY_COUNT_ALL)

@@ -109,6 +109,13 @@ uint32_t config_paths(char *list, const char **path, uint32_t max);
 /* Do the values fit together? Errors: -EINVAL. */
 int config_check(const struct config *config, char *why, size_t why_bytes);
 
+/*
+ * The file was read anew: take from it the keys that may change while the daemon runs. tell names
+ * each key that differs, and whether it was taken. Both are as config_load left them.
+ */
+void config_reload(struct config *config, const struct config *anew,
+		   void (*tell)(void *arg, const char *name, bool taken), void *arg);
+
 /* The i-th key for help texts and tests; false after the last. An empty value = it depends. */
 struct config_help {
 	const char *name;

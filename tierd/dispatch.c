@@ -27,6 +27,57 @@ static void feed_io(struct shell *s, struct core_io *io)
 	turn_feed(&s->loop.turn, &event);
 }
 
+/* ---- the trace ----------------------------------------------------------------------------- */
+
+static void note_io(struct shell *s, enum trace_phase phase, const struct core_io *io)
+{
+	trace_note(&s->trace, (struct trace_record){
+		.kind = io->write ? TRACE_WRITE : TRACE_READ, .phase = (uint8_t)phase,
+		.who = (uint16_t)io->device, .klass = io->klass, .id = (uintptr_t)io,
+		.res = phase == TRACE_END && io->res < 0 ? (int16_t)io->res : 0,
+		.bytes = io->bytes });
+}
+
+static void note_flush(struct shell *s, enum trace_phase phase, uint32_t drive, int res)
+{
+	trace_note(&s->trace, (struct trace_record){ .kind = TRACE_FLUSH, .phase = (uint8_t)phase,
+						     .who = (uint16_t)drive,
+						     .res = (int16_t)res });
+}
+
+static uint64_t job_bytes(const struct job *job)
+{
+	uint64_t bytes = 0;
+
+	if (job->kind == JOB_VERIFY)
+		return job->io->bytes;
+	if (job->kind != JOB_COPY)
+		return job->range.bytes;
+	for (uint32_t i = 0; i < job->copy->count; i++)
+		bytes += job->copy->item[i].bytes;
+	return bytes;
+}
+
+static void note_job(struct shell *s, enum trace_phase phase, const struct job *job)
+{
+	static const uint8_t kind[] = {
+		[JOB_COPY] = TRACE_COPY,       [JOB_VERIFY] = TRACE_VERIFY,
+		[JOB_PREPARE] = TRACE_PREPARE, [JOB_PUNCH] = TRACE_PUNCH,
+		[JOB_DISCARD] = TRACE_DISCARD,
+	};
+
+	if (s->trace.on)
+		trace_add(&s->trace, (struct trace_record){
+			.kind = kind[job->kind], .phase = (uint8_t)phase, .klass = job->klass,
+			.id = (uintptr_t)job, .bytes = job_bytes(job) });
+}
+
+static void begin_job(struct shell *s, struct job *job)
+{
+	note_job(s, TRACE_BEGIN, job);
+	worker_submit(s->workers, job);
+}
+
 /* ---- the device ---------------------------------------------------------------------------- */
 
 static void watch_start(struct stopwatch *watch, const struct core_io *io)
@@ -70,9 +121,11 @@ static void fail(struct shell *s, const struct deferred *d, int rc)
 	s->dispatch.ios--;
 	if (d->io) {
 		d->io->res = rc;
+		note_io(s, TRACE_END, d->io);
 		feed_io(s, d->io);
 		return;
 	}
+	note_flush(s, TRACE_END, d->device, rc);
 	event.sync.device = d->device;
 	event.sync.token = d->token;
 	event.sync.res = rc;
@@ -113,6 +166,7 @@ static void do_read(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.reading[a->io->klass], a->io);
+	note_io(s, TRACE_BEGIN, a->io);
 	if (!prepare_hold(&s->dispatch.prepare, a->io))
 		submit_or_defer(s, (struct deferred){ .io = a->io });
 }
@@ -121,6 +175,7 @@ static void do_write(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.writing, a->io);
+	note_io(s, TRACE_BEGIN, a->io);
 	submit_or_defer(s, (struct deferred){ .io = a->io });
 }
 
@@ -128,6 +183,7 @@ static void do_sync(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	s->dispatch.sync_since_ns[a->sync.device] = time_now_ns();
+	note_flush(s, TRACE_BEGIN, a->sync.device, 0);
 	submit_or_defer(s, (struct deferred){ .device = a->sync.device, .token = a->sync.token });
 }
 
@@ -149,7 +205,7 @@ static void verify(struct shell *s, struct core_io *io)
 	job->klass = io->klass;
 	job->brief = io->klass == ABI_CLASS_DEMAND;
 	job->io = io;
-	worker_submit(s->workers, job);
+	begin_job(s, job);
 }
 
 static void io_done(struct shell *s, struct core_io *io)
@@ -157,6 +213,7 @@ static void io_done(struct shell *s, struct core_io *io)
 	struct dispatch *p = &s->dispatch;
 
 	p->ios--;
+	note_io(s, TRACE_END, io);
 	if (io->write)
 		watch_stop(&p->writing, io, &p->write);
 	else
@@ -197,6 +254,7 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 		io_done(s, io);
 	} else if (token) {
 		s->dispatch.ios--;
+		note_flush(s, TRACE_END, drive, res);
 		hist_record(&s->dispatch.sync, time_now_ns() - s->dispatch.sync_since_ns[drive]);
 		if (res < 0 && !(s->dispatch.flush_failed & bit))
 			log_error(&s->log, "the store cannot be flushed", s->drive[drive].path,
@@ -225,7 +283,7 @@ static void do_copy(struct shell *s, const struct core_action *a)
 	job->copy = copy;
 	/* The GPU's own engine moves bytes both ways. */
 	job->ops = copy->src_tier == ABI_TIER_HBM ? s->mem[ABI_TIER_HBM] : s->mem[copy->dst_tier];
-	worker_submit(s->workers, job);
+	begin_job(s, job);
 }
 
 static void punched(struct shell *s, const struct core_range *range, int res)
@@ -295,7 +353,7 @@ static void do_prepare(struct shell *s, const struct core_action *a)
 			range.bytes = left < PREPARE_AREA ? left : PREPARE_AREA;
 			prepare_begin(&s->dispatch.prepare, memory_of(region, &range));
 		}
-		worker_submit(s->workers, memory_job(s, JOB_PREPARE, &range));
+		begin_job(s, memory_job(s, JOB_PREPARE, &range));
 	}
 }
 
@@ -314,7 +372,7 @@ static void prepared(struct shell *s, const struct job *job)
 	while ((io = prepare_release(p)))
 		submit_or_defer(s, (struct deferred){ .io = io });
 	while ((punch = prepare_release_punch(p)))
-		worker_submit(s->workers, punch);
+		begin_job(s, punch);
 }
 
 static void do_punch(struct shell *s, const struct core_action *a)
@@ -326,7 +384,7 @@ static void do_punch(struct shell *s, const struct core_action *a)
 		struct job *job = memory_job(s, JOB_PUNCH, &a->range);
 
 		if (!prepare_hold_punch(&s->dispatch.prepare, job))
-			worker_submit(s->workers, job);
+			begin_job(s, job);
 		return;
 	}
 	if (region)
@@ -346,7 +404,7 @@ static void do_discard(struct shell *s, const struct core_action *a)
 	job->drive = s->drive_ops;
 	job->device = s->drive[a->range.device].device;
 	job->range = a->range;
-	worker_submit(s->workers, job);
+	begin_job(s, job);
 }
 
 static void discarded(struct shell *s, uint32_t drive, int res)
@@ -368,6 +426,7 @@ static void job_done(struct shell *s, const struct job *job)
 {
 	struct core_event event = { .kind = CORE_EV_COPY_DONE, .copy = job->copy };
 
+	note_job(s, TRACE_END, job);
 	switch (job->kind) {
 	case JOB_COPY:
 		hist_record(&s->dispatch.copy[job->klass], time_now_ns() - job->begun_ns);
@@ -406,11 +465,17 @@ uint32_t dispatch_jobs(struct shell *s)
 static void do_fence(struct shell *s, const struct core_action *a)
 {
 	struct core_event event = { .kind = CORE_EV_FENCE_DONE, .batch = a->batch };
+	struct trace_record note = { .kind = TRACE_FENCE, .bytes = a->batch->count };
 	uint64_t begun = time_now_ns();
-	long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	long rc;
+
+	trace_note(&s->trace, note);
+	rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 
 	assert(rc == 0); /* it worked at start (kernel.c); without it no place may be freed */
 	hist_record(&s->dispatch.fence, time_now_ns() - begun);
+	note.phase = TRACE_END;
+	trace_note(&s->trace, note);
 	turn_feed(&s->loop.turn, &event);
 }
 
@@ -425,6 +490,10 @@ static void do_scan(struct shell *s, const struct core_action *a)
 
 static void do_complete(struct shell *s, const struct core_action *a)
 {
+	trace_note(&s->trace, (struct trace_record){
+		.now_ns = s->loop.turn.clock_ns, .kind = TRACE_REQUEST, .phase = TRACE_END,
+		.who = (uint16_t)a->complete.client, .id = a->complete.cqe.user_data,
+		.res = (int16_t)a->complete.cqe.res, .bytes = a->complete.cqe.value });
 	front_complete(s->front, a->complete.client, &a->complete.cqe);
 }
 

@@ -25,6 +25,7 @@
 #include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
 #include "tierd/shell.h"
+#include "tierd/startup.h"
 
 #define RING_ENTRIES 1024u
 #define RING_COMPLETIONS 4096u
@@ -102,6 +103,7 @@ int loop_signals(struct shell *s)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return -errno;
 	s->loop.fd[LOOP_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -172,9 +174,15 @@ static void take_signal(struct shell *s)
 	struct loop *l = &s->loop;
 	struct signalfd_siginfo info;
 
-	while (read(l->fd[LOOP_SIGNAL], &info, sizeof(info)) == (ssize_t)sizeof(info))
-		l->signals++;
-	if (l->signals == 0 || l->phase > LOOP_DRAIN)
+	uint32_t before = l->signals;
+
+	while (read(l->fd[LOOP_SIGNAL], &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP)
+			startup_reload(s);
+		else
+			l->signals++;
+	}
+	if (l->signals == before || l->phase > LOOP_DRAIN)
 		return;
 	if (l->phase == LOOP_RUN) {
 		notify_stopping();
@@ -256,6 +264,7 @@ static bool turn(struct shell *s)
 	s->holes.punched += memory_reap(s->memory, s->workers);
 	holes_turn(s, t->now_ns);
 	exporter_turn(s, t->now_ns);
+	trace_turn(&s->trace, s->core, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
 	if (t->now_ns - l->clock_ns >= NS_PER_S) {

@@ -95,6 +95,7 @@ struct handover {
 struct shell {
 	struct options options;
 	struct config config;
+	struct config said; /* the same as file and options have it, before paths were split */
 	struct log log;
 	struct obs obs;
 	const struct mem_ops *mem[ABI_MEM_TIERS];
@@ -115,6 +116,7 @@ struct shell {
 	struct loop loop;
 	struct exporter *exporter; /* NULL = metrics are not served */
 	struct handover handover;
+	struct trace trace;
 };
 
 /* Tokens of the shell's own calls into the core; those of the front have the top bit. */
@@ -180,7 +182,7 @@ uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, v
 /* loop.c */
 int loop_open(struct shell *s);
 void loop_close(struct shell *s);
-/* From here SIGTERM and SIGINT are read by the loop. */
+/* From here SIGTERM, SIGINT and SIGHUP are read by the loop. */
 int loop_signals(struct shell *s);
 /* Returns when the daemon has ended: 0, or -ETIMEDOUT when the device did not let go. */
 int loop_run(struct shell *s);

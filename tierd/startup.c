@@ -70,9 +70,9 @@ static const char *split_path(const char *assignment, const char **key)
 	return assignment;
 }
 
-static int apply_options(struct shell *s, char *why, size_t why_bytes)
+static int apply_options(const struct options *o, struct config *config, char *why,
+			 size_t why_bytes)
 {
-	const struct options *o = &s->options;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < o->sets && rc == 0; i++) {
@@ -82,31 +82,69 @@ static int apply_options(struct shell *s, char *why, size_t why_bytes)
 		if (!key)
 			value = split_path(value, &key);
 		if (key)
-			rc = config_assign(&s->config, key, absolute(value, path, sizeof(path)),
+			rc = config_assign(config, key, absolute(value, path, sizeof(path)),
 					   why, why_bytes);
 		else
-			rc = config_set(&s->config, value, why, why_bytes);
+			rc = config_set(config, value, why, why_bytes);
 	}
 	return rc;
 }
 
-static int begin_config(struct shell *s)
+static int read_config(const struct options *o, struct config *config, char *why,
+		       size_t why_bytes)
 {
-	const struct options *o = &s->options;
-	char path[CONFIG_PATH_BYTES], why[CONFIG_WHY_BYTES] = "";
+	char path[CONFIG_PATH_BYTES];
 	const char *file = o->config ? o->config : default_file(path, sizeof(path));
 	int rc = 0;
 
-	config_defaults(&s->config, config_is_service(), !o->foreground);
+	config_defaults(config, config_is_service(), !o->foreground);
 	if (file)
-		rc = config_load(&s->config, file, why, sizeof(why));
+		rc = config_load(config, file, why, why_bytes);
 	if (rc == 0)
-		rc = apply_options(s, why, sizeof(why));
-	if (rc == 0)
-		rc = config_check(&s->config, why, sizeof(why));
+		rc = apply_options(o, config, why, why_bytes);
+	return rc ? rc : config_check(config, why, why_bytes);
+}
+
+static int begin_config(struct shell *s)
+{
+	char why[CONFIG_WHY_BYTES] = "";
+	int rc = read_config(&s->options, &s->config, why, sizeof(why));
+
+	s->said = s->config;
 	if (rc)
 		fprintf(stderr, "tierd: %s\n", why);
 	return rc;
+}
+
+static void tell_key(void *arg, const char *name, bool taken)
+{
+	struct log *log = arg;
+
+	if (taken)
+		log_event(log, LOG_LEVEL_WARN, "reload: another value is in force", name, NULL, "");
+	else
+		log_warn(log, "reload: this key cannot change while the daemon runs", name,
+			 "it has its old value until a restart: tierctl upgrade", "");
+}
+
+void startup_reload(struct shell *s)
+{
+	struct config *anew = calloc(1, sizeof(*anew));
+	char why[CONFIG_WHY_BYTES] = "out of memory";
+	int rc = anew ? read_config(&s->options, anew, why, sizeof(why)) : -ENOMEM;
+
+	if (rc) {
+		log_error(&s->log, "reload: nothing was changed", NULL, why, "errno=%d", -rc);
+		free(anew);
+		return;
+	}
+	config_reload(&s->said, anew, tell_key, &s->log);
+	free(anew);
+	settings_of_core(&s->said, &s->core_config);
+	core_reload(s->core, &s->core_config);
+	s->log.level = (enum log_level)s->said.log_level;
+	s->obs.limits.user_connections = s->core_config.user_connections;
+	log_info(&s->log, "configuration read anew", s->said.file, "");
 }
 
 /*
@@ -450,6 +488,7 @@ static int begin_core(struct shell *s)
 	s->obs.core = s->core;
 	s->obs.recount = recount_host;
 	s->obs.shell = s;
+	s->obs.trace = &s->trace;
 	s->obs.limits = settings_shown(&s->config, c);
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	turn_clock(&s->loop.turn, time_wall_ms());
@@ -461,6 +500,7 @@ static void end_core(struct shell *s)
 {
 	core_close(s->core);
 	s->core = NULL;
+	trace_drop(&s->trace);
 	free(s->obs.aside);
 	s->obs.aside = NULL;
 	s->obs.asides = 0;

@@ -11,6 +11,12 @@
 /* All steps in order. On an error those that were done are undone, and it is returned. */
 int startup_begin(struct shell *s);
 
+/*
+ * Read file and options anew, and take what can change while the daemon runs; the log says what
+ * was taken, and what waits for a restart. What cannot be used leaves all as it is.
+ */
+void startup_reload(struct shell *s);
+
 /* Undo all steps, last first. */
 void startup_end(struct shell *s);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What it costs to ask: the round trip of a request that needs no work (a fetch of a page that is
- * there) with the daemon awake, beside two processes that pass a word to and fro; and what an idle
- * daemon costs.
+ * there) with the daemon awake, beside two processes that pass a word to and fro; what a trace
+ * adds to it; and what an idle daemon costs.
  */
 #include <errno.h>
 #include <signal.h>
@@ -156,6 +156,41 @@ static int trips(struct bench *b, struct pool *p, struct hist *h)
 	return bench_judge(b->results, &figure, &ring, &word);
 }
 
+static int trace(struct pool *p, const char *args)
+{
+	char *reply = NULL;
+	int error = tier_admin(p->t, "trace", args, &reply);
+
+	free(reply);
+	return error;
+}
+
+/* Both by turns, so that what else the machine does meets both. */
+static int traced(struct bench *b, struct pool *p, struct hist *h)
+{
+	static const struct bench_figure figure = { "ring",
+						    "round trip while a trace is taken, p50",
+						    "ns",
+						    "without",
+						    { BENCH_RATIO_AT_MOST, 1.03 } };
+	struct sample on = { 0 }, off = { 0 };
+
+	for (uint32_t round = 0; round < b->rounds; round++) {
+		double without = ring_trips(b, p, h), with;
+		int error = without < 0 ? (int)without : trace(p, "{\"seconds\":60}");
+
+		if (error)
+			return bench_failed("ring", error);
+		with = ring_trips(b, p, h);
+		error = with < 0 ? (int)with : trace(p, "{\"end\":true}");
+		if (error)
+			return bench_failed("ring", error);
+		sample_add(&on, with);
+		sample_add(&off, without);
+	}
+	return bench_judge(b->results, &figure, &on, &off);
+}
+
 int bench_ring(struct bench *b)
 {
 	static const struct pool_spec spec = {
@@ -170,6 +205,8 @@ int bench_ring(struct bench *b)
 
 	if (!error) {
 		error = trips(b, &p, h);
+		if (!error)
+			error = traced(b, &p, h);
 		if (!error)
 			error = idle(b, &p);
 		pool_close(&p);

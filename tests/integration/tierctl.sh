@@ -78,6 +78,7 @@ misuse_all() {
 	done <<<'status
 stat
 top
+trace
 context list
 context show
 context create

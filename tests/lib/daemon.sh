@@ -5,7 +5,8 @@
 
 DAEMON_WAIT_S=300 # it ends as soon as the daemon is there, or has ended
 
-# daemon_start [KEY=VALUE...]: settings beside the small ones of a test.
+# daemon_start [KEY=VALUE...]: settings beside the small ones of a test. Further options, if any,
+# are in the array daemon_start_options.
 daemon_start() {
 	local setting settings=()
 	export TIER_SOCKET=$TMPDIR/tier.sock
@@ -13,7 +14,8 @@ daemon_start() {
 		hbm.size=16MiB cxl.size=64MiB nvme.size=128MiB "$@"; do
 		settings+=(--set "$setting")
 	done
-	"$BUILD/tierd" --foreground "${settings[@]}" >"$TMPDIR/tierd.log" 2>&1 &
+	"$BUILD/tierd" --foreground ${daemon_start_options[@]+"${daemon_start_options[@]}"} \
+		"${settings[@]}" >"$TMPDIR/tierd.log" 2>&1 &
 	daemon_pid=$!
 	trap daemon_stop EXIT
 	for _ in $(seq $((DAEMON_WAIT_S * 20))); do

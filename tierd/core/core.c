@@ -59,6 +59,26 @@ static void config_defaults(struct core_config *k)
 	}
 }
 
+static void take_ns(uint64_t *to, uint64_t ns)
+{
+	*to = ns ? ns : *to;
+}
+
+void core_reload(struct core *c, const struct core_config *to)
+{
+	struct core_config *k = &c->config;
+
+	take_ns(&k->request_deadline_ns, to->request_deadline_ns);
+	take_ns(&k->put_deadline_ns, to->put_deadline_ns);
+	take_ns(&k->writeback_age_ns, to->writeback_age_ns);
+	take_ns(&k->starve_ns, to->starve_ns);
+	take_ns(&k->stream_hold_ns, to->stream_hold_ns);
+	take_ns(&k->stream_again_ns, to->stream_again_ns);
+	k->yield = to->yield;
+	k->admit_all = to->admit_all;
+	k->user_connections = to->user_connections;
+}
+
 static int pools_alloc(struct core *c)
 {
 	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));

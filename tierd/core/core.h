@@ -333,6 +333,12 @@ struct core_action {
 int core_open(struct core **out, const struct core_config *config);
 void core_close(struct core *c);
 
+/*
+ * The operator's other mind: of to, all times that are not 0, yield, admit_all and user_connections
+ * are in force from now on. All else stays as it was opened with.
+ */
+void core_reload(struct core *c, const struct core_config *to);
+
 /* Feed one event. Never fails; what it finds wrong with a client ends that client's connection. */
 void core_event(struct core *c, const struct core_event *event);
 

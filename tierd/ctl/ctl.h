@@ -79,6 +79,7 @@ int ctl_drive_keep(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_check_store(struct ctl *ctl, int argc, char **argv);
 int ctl_events(struct ctl *ctl, int argc, char **argv);
+int ctl_trace(struct ctl *ctl, int argc, char **argv);
 int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 int ctl_size(struct ctl *ctl, int argc, char **argv);
 

@@ -43,7 +43,7 @@ _tierctl() {
 	_tierctl_part && return
 	local list=
 	case $prev in
-	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+	-s|--socket|-o|--output) COMPREPLY=($(compgen -f -- "$cur")); return ;;
 	--policy) list='reuse lru' ;;
 	--preset|--model) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
 	esac
@@ -51,7 +51,7 @@ _tierctl() {
 		case "${words[*]}" in
 		'') list='status stat top context block object policy pin quota evict drain drive upgrade
 			check doctor size
-			events requests clients hosts
+			events trace requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
 		hosts) list='epoch forget' ;;
@@ -66,6 +66,7 @@ _tierctl() {
 		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
 			$(_tierctl_contexts)" ;;
 		top) list='--interval --count' ;;
+		trace) list='--seconds --output' ;;
 		events) list="--follow $(_tierctl_contexts)" ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;

@@ -82,6 +82,8 @@ static const struct ctl_verb verbs[] = {
 	  ctl_hosts, NULL },
 	{ NULL, "events", 1, CTL_OPTIONS, "[--follow] CONTEXT",
 	  "the blocks that are there, and what becomes of them", ctl_events, NULL },
+	{ NULL, "trace", 0, CTL_OPTIONS, "[--seconds N] -o FILE",
+	  "what the daemon does in that time, for ui.perfetto.dev", ctl_trace, NULL },
 	{ NULL, "requests", 0, 0, "", "requests and streams under way, and their age", ctl_requests,
 	  NULL },
 	{ NULL, "clients", 0, 0, "", "connections: whose they are and what they hold", ctl_clients,

@@ -12,6 +12,7 @@
 struct turn {
 	struct core *core;
 	uint64_t now_ns;
+	uint64_t clock_ns; /* when the last event ended; 0 = there was none */
 	bool ticked;
 	uint32_t fed; /* events but the TICK: was anything going on? */
 	uint64_t event_ns_most; /* the longest of all */
@@ -22,7 +23,8 @@ static inline void turn_event(struct turn *t, const struct core_event *event)
 	uint64_t begun = time_now_ns(), took;
 
 	core_event(t->core, event);
-	took = time_now_ns() - begun;
+	t->clock_ns = time_now_ns();
+	took = t->clock_ns - begun;
 	t->event_ns_most = took > t->event_ns_most ? took : t->event_ns_most;
 }
 

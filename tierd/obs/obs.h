@@ -9,6 +9,7 @@
 #include "libtier/base/hist.h"
 #include "tierd/core/core.h"
 #include "tierd/object/object.h"
+#include "tierd/obs/trace.h"
 
 #define OBS_FACTS_MAX 16u
 #define OBS_LATENCIES_MAX 24u
@@ -107,6 +108,7 @@ struct obs {
 	/* Recount with the host; tells each disagreement, returns how many. */
 	uint64_t (*recount)(struct shell *shell, struct obs_recount *out, obs_tell tell, void *arg);
 	struct shell *shell;
+	struct trace *trace; /* NULL = none can be taken */
 	uint64_t holes_filled; /* bytes that readers made appear, given back since */
 	uint64_t memory_foreign; /* pieces whose NUMA policy others had set, or on another node */
 	uint64_t memory_lost; /* bytes that were given back and that somebody's pipes keep */

@@ -22,10 +22,14 @@ struct obs_args {
 	const struct policy_ops *policy;
 	uint64_t store_id;
 	enum core_drive_deed drive;
+	enum { OBS_TRACE_READ, OBS_TRACE_BEGIN, OBS_TRACE_END } trace;
+	uint32_t trace_from; /* READ: the first record */
 };
 
 /* Arguments of quota-set. Returns 0, or an errno with why (OBS_WHY_BYTES). */
 int obs_take_quota(struct obs_args *a, const json_t *given, char *why);
+/* Arguments of trace; begins one. Likewise, but *why is a constant. */
+int obs_take_trace(struct obs_args *a, const json_t *given, const char **why);
 
 /*
  * The next context behind id that who asks may know of, with its stats; OBS_FIRST first, negative
@@ -57,5 +61,6 @@ json_t *obs_pins(const struct obs_args *a);
 json_t *obs_requests(const struct obs_args *a);
 json_t *obs_clients(const struct obs_args *a);
 json_t *obs_quota(const struct obs_args *a);
+json_t *obs_trace(const struct obs_args *a);
 
 #endif

@@ -25,6 +25,7 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 #define ARG_QUOTA 16u
 #define ARG_POLICY 32u
 #define ARG_DRIVE 64u
+#define ARG_TRACE 128u
 
 struct verb {
 	const char *name;
@@ -51,6 +52,7 @@ static const struct verb verbs[] = {
 	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
 	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
 	{ "drive", false, ARG_DRIVE, OBS_DEED_DRIVE, NULL },
+	{ "trace", false, ARG_TRACE, OBS_DEED_NONE, obs_trace },
 };
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -245,6 +247,14 @@ static int take_drive(struct obs_args *a, const json_t *given, char *why)
 						     "status lists them", name);
 }
 
+static int take_trace(struct obs_args *a, const json_t *given, char *why)
+{
+	const char *what;
+	int rc = obs_take_trace(a, given, &what);
+
+	return rc ? wrong(rc, why, "%s", what) : 0;
+}
+
 static int take_args(struct obs_args *a, const struct verb *verb, const json_t *given, char *why)
 {
 	int rc = 0;
@@ -262,6 +272,8 @@ static int take_args(struct obs_args *a, const struct verb *verb, const json_t *
 		rc = obs_take_quota(a, given, why);
 	if (rc == 0 && verb->needs & ARG_DRIVE)
 		rc = take_drive(a, given, why);
+	if (rc == 0 && verb->needs & ARG_TRACE)
+		rc = take_trace(a, given, why);
 	return rc;
 }
 

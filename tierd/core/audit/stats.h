@@ -153,6 +153,9 @@ int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct co
  */
 uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *what), void *arg);
 
+/* What operators call an operation of the ring; "?": there is none of that number. */
+const char *core_op_name(uint32_t op);
+
 struct core_request_view {
 	const char *name; /* of the operation */
 	uint32_t client;

@@ -547,6 +547,11 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 	return -ENOENT;
 }
 
+const char *core_op_name(uint32_t op)
+{
+	return op < ABI_OP_COUNT && core_ops[op] ? core_ops[op]->name : "?";
+}
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 const struct op_ops op_nop = { .name = "nop" };
