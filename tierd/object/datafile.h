@@ -18,8 +18,8 @@ uint64_t datafile_version(const char *name);
 int datafile_name_it(int folder, uint64_t version);
 
 /*
- * Seal the upload, sum it into job->crc, and write the file, which has its name. It is flushed, too,
- * unless it was written past the page cache: then that is left to who has job->file, its descriptor.
+ * Seal the upload, sum it into job->crc, write the file, which has its name. It is flushed too,
+ * unless it was written past the page cache: that is left to who has job->file, its descriptor.
  * Returns 1, with nothing written, where job->other holds the same bytes. Errors: negative errno.
  */
 int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);

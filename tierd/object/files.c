@@ -34,7 +34,7 @@
 #define BATCH_BYTES (1u << 20)
 #define NAMES_AHEAD 64u
 #define REWRITE_BYTES (1u << 20) /* a catalog smaller than this is never written anew */
-#define READY_BYTES (1u << 20)	  /* zeros behind the records */
+#define READY_BYTES (1u << 18)	  /* zeros behind the records */
 #define LAZY_NS (100 * NS_PER_MS) /* what is lazy is flushed by then (O8) */
 
 struct object_files {
@@ -519,7 +519,7 @@ static int refuse(const struct object_files *f, int rc, const char *what, const 
 	return rc;
 }
 
-/* A record that may be there before its version's file is (O10): without it only the number counts. */
+/* A record that may be there without its version's bytes (O10): then only the number counts. */
 static int doubt(struct object_files *f, struct object_record *r)
 {
 	int rc = datafile_verify(f->folder, r, true);
