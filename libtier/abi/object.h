@@ -51,11 +51,11 @@
  * their lsn. The first one is of type HEADER. A version's bytes lie in a plain file of its own,
  * named by the version's number in 16 hex digits.
  *
- * O1  A record of type PUT is appended after its version's file was flushed, and is answered after
- *     the catalog was flushed.
- * O8  What is lazy is answered when its record is written, and is flushed right behind that: a kill
- *     of the daemon does not lose it, a loss of power may, as in a directory that nobody flushed.
- *     SYNC of upload 0 waits for the flush of all that was answered.
+ * O1  A record of type PUT is appended after its version's file was written, and is answered after
+ *     both file and catalog were flushed, side by side (O10).
+ * O8  What is lazy is answered when its record is written, and is flushed within 100 ms: a kill of
+ *     the daemon does not lose it, a loss of power may, as in a directory that nobody flushed. SYNC
+ *     of upload 0 waits for the flush of all that was answered.
  * O2  A version's number is never used twice in a store. Files of versions that no record names are
  *     removed at start.
  * O3  The CRC of a record covers all of its bytes, the crc field as zero.
@@ -67,6 +67,11 @@
  * O7  A PUT of a version that the name has already changes what stat tells of it.
  * O9  Versions of a name have one inode, and a rename takes it along, as in a directory: it goes
  *     with the name's removal or replacement alone. It is the number of the upload that began it.
+ * O10 A PUT that was appended before its file was flushed says EARLY. A record's `settled` says up
+ *     to which lsn all that was appended is flushed, files too. An EARLY one beyond the last of
+ *     these counts if its file holds what its sums say; else it only uses up its version's number,
+ *     the name has what it had, and the catalog is written anew before anything is appended.
+ * O11 The catalog may end in zeros, which are room for records to come.
  */
 #ifndef TIER_ABI_OBJECT_H
 #define TIER_ABI_OBJECT_H
@@ -203,6 +208,8 @@ struct abi_names {
 #define DISK_OBJECT_PUT 1u
 #define DISK_OBJECT_REMOVE 2u
 #define DISK_OBJECT_MOVE 3u
+
+#define DISK_OBJECT_EARLY 1u /* PUT: O10 */
 struct disk_object {
 	uint64_t magic;
 	uint32_t crc;   /* O3 */
@@ -223,9 +230,10 @@ struct disk_object {
 	uint32_t chunks; /* entries of the crc table */
 	uint16_t name_bytes;
 	uint16_t from_bytes; /* MOVE: the name that it had */
-	uint32_t reserved0;
+	uint32_t flags; /* DISK_OBJECT_EARLY */
 	uint64_t inode; /* O9; 0: the version */
-	uint8_t reserved[24];
+	uint64_t settled; /* O10 */
+	uint8_t reserved[16];
 	/* name, former name, zeros up to a multiple of 4, uint32_t crc[chunks], zeros */
 }; /* 144 bytes */
 

@@ -191,3 +191,32 @@ bug("address-without-a-launch", DEVICE,
 bug("device-of-a-former-daemon", DEVICE,
     "if (connection_attachment(d->c->t)->number != d->number ||\n"
     "\t    context_map(d->c)->number != d->number)", "if (0)", "test_api_gpu")
+
+
+# ---- objects: what a crash leaves of their catalog and files -------------------------------------
+
+OBJECT = "tierd/object/"
+CRASH = "test_object_crash"
+
+bug("record-believed-without-its-file", OBJECT + "files.c",
+    "if (r.early && r.lsn > settled)", "if (false)", CRASH)
+bug("record-settled-by-itself", OBJECT + "files.c",
+    "job->record.settled = f->settled;", "job->record.settled = f->lsn;", CRASH)
+bug("voided-record-stays", OBJECT + "files.c", "if (f->voided || (f->end", "if ((f->end", CRASH)
+bug("file-of-an-early-record-not-flushed", OBJECT + "files.c",
+    "flush_all(&f->flush, b->file, b->files + 1);",
+    "flush_all(&f->flush, &b->file[b->files], 1);", CRASH)
+bug("former-version-goes-before-the-flush", OBJECT + "files.c",
+    "if (f->due_ns || list_empty(&f->unlinks))", "if (list_empty(&f->unlinks))", CRASH)
+bug("files-swept-before-the-catalog-is-flushed", OBJECT + "files.c",
+    "return fdatasync(f->catalog) ? -errno : 0;", "return 0;", CRASH)
+bug("names-made-ahead-not-flushed", OBJECT + "files.c",
+    "if (rc == 0 && fsync(f->folder))", "if (false)", CRASH)
+bug("new-catalog-not-flushed", OBJECT + "files.c",
+    "if (fdatasync(fd) || renameat(", "if (renameat(", CRASH)
+bug("verified-file-not-flushed", OBJECT + "files.c",
+    "datafile_verify(f->folder, r, true)", "datafile_verify(f->folder, r, false)", CRASH)
+bug("commit-answered-before-the-flush", OBJECT + "files.c",
+    "(b->wanted || time_now_ns() >= f->due_ns)", "time_now_ns() >= f->due_ns", CRASH)
+bug("sync-of-a-folder-flushes-nothing", OBJECT + "files.c",
+    "job->kind == OBJECT_FLUSH ||\n\t\t\t    (job->kind", "(job->kind", CRASH)

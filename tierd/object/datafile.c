@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -152,9 +153,7 @@ static int write_file(int fd, struct object_job *job, const uint8_t *map)
 			return rc;
 		sum(&s, map + at, n, job->crc);
 	}
-	if (ftruncate(fd, (off_t)size) || fsync(fd))
-		return -errno;
-	return 0;
+	return ftruncate(fd, (off_t)size) ? -errno : 0;
 }
 
 static int write_mapped(int fd, struct object_job *job)
@@ -164,7 +163,7 @@ static int write_mapped(int fd, struct object_job *job)
 	int rc;
 
 	if (!size)
-		return fsync(fd) ? -errno : 0;
+		return 0;
 	map = mmap(NULL, size, PROT_READ, MAP_SHARED, job->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
@@ -190,7 +189,14 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 		return 1;
 	futimens(job->fd, times); /* what fstat tells of it; no more than that */
 	fd = open_file(folder, job->record.version, O_WRONLY, buffered);
-	return fd < 0 ? fd : write_mapped(fd, job);
+	if (fd < 0)
+		return fd;
+	rc = write_mapped(fd, job);
+	if (rc == 0 && fcntl(fd, F_GETFL) & O_DIRECT)
+		job->file = take_fd(&fd);
+	else if (rc == 0 && fdatasync(fd)) /* what may find no room now must not have a record */
+		rc = -errno;
+	return rc;
 }
 
 /* ---- bring --------------------------------------------------------------------------------- */
@@ -232,6 +238,41 @@ static int read_mapped(int fd, int to, const struct object_job *job)
 	}
 	munmap(map, r->size);
 	return rc;
+}
+
+static int verify_bytes(int fd, const struct object_record *r, uint8_t *buffer)
+{
+	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
+	struct sums s = { .r = r };
+
+	while (s.at < r->size) {
+		uint64_t n = r->size - s.at < PIECE_BYTES ? r->size - s.at : PIECE_BYTES;
+		int rc = file_read(fd, buffer, n, s.at);
+
+		if (rc)
+			return rc;
+		sum(&s, buffer, n, crc);
+	}
+	return memcmp(crc, r->crc, r->chunks * sizeof(crc[0])) ? -EBADMSG : 0;
+}
+
+int datafile_verify(int folder, const struct object_record *r, bool flush)
+{
+	uint8_t *buffer CLEANUP_FREE = malloc(PIECE_BYTES);
+	char name[DATAFILE_NAME_BYTES];
+	int fd CLEANUP_CLOSE = -1, rc;
+	struct stat st;
+
+	if (!buffer)
+		return -ENOMEM;
+	datafile_name(name, r->version);
+	fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? -EBADMSG : -errno;
+	if (fstat(fd, &st))
+		return -errno;
+	rc = (uint64_t)st.st_size == r->size ? verify_bytes(fd, r, buffer) : -EBADMSG;
+	return rc == 0 && flush && fdatasync(fd) ? -errno : rc;
 }
 
 int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered)

@@ -18,13 +18,20 @@ uint64_t datafile_version(const char *name);
 int datafile_name_it(int folder, uint64_t version);
 
 /*
- * Seal the upload, sum it into job->crc, write the file, which has its name, and flush it. Returns
- * 1, with nothing written, where job->other holds the same bytes. Errors: negative errno.
+ * Seal the upload, sum it into job->crc, write the file, which has its name. It is flushed too,
+ * unless it was written past the page cache: that is left to who has job->file, its descriptor.
+ * Returns 1, with nothing written, where job->other holds the same bytes. Errors: negative errno.
  */
 int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
 
 /* So many bytes of one descriptor into another; what there is none of is zeros. */
 int datafile_copy(int to, int from, uint64_t size);
+
+/*
+ * Does the file hold what the record says? Then it is flushed, if it is to be. Errors: -EBADMSG it
+ * does not, or is not there; negative errno.
+ */
+int datafile_verify(int folder, const struct object_record *r, bool flush);
 
 /* Into new memory, job->fd, sealed. Errors: -EBADMSG the bytes are not those that were written. */
 int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);

@@ -24,7 +24,9 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/file.h"
 #include "libtier/base/lock.h"
+#include "libtier/base/time.h"
 #include "tierd/object/datafile.h"
+#include "tierd/object/flush.h"
 
 #define CATALOG "catalog"
 #define CATALOG_NEW "catalog.new"
@@ -32,13 +34,22 @@
 #define BATCH_BYTES (1u << 20)
 #define NAMES_AHEAD 64u
 #define REWRITE_BYTES (1u << 20) /* a catalog smaller than this is never written anew */
+#define READY_BYTES (1u << 18)	  /* zeros behind the records */
+#define LAZY_NS (100 * NS_PER_MS) /* what is lazy is flushed by then (O8) */
 
 struct object_files {
 	struct object_files_config config;
 	int folder, catalog;
 	uint64_t end; /* of the catalog: behind its last record */
-	uint64_t lsn;
+	uint64_t ready; /* of the catalog: it has bytes up to here */
+	uint64_t lsn, settled; /* last used; flushed up to it (O10) */
+	uint64_t version; /* the last that has a record */
+	bool early; /* some record is */
+	uint64_t due_ns; /* of the flush that written records wait for; 0: none */
+	struct list unlinks; /* wait for that, too */
+	struct flush flush;
 	int failed; /* of the catalog, for good */
+	uint32_t voided; /* at start: early records whose files are not what they say */
 	struct lock lock;
 	pthread_cond_t work[2]; /* data, log */
 	struct list queue[2] GUARDED_BY(lock);
@@ -131,14 +142,19 @@ static void run_data(struct object_files *f, struct object_job *job)
 	finish(f, &one);
 }
 
-/* The next job of a queue, or NULL when all is over. */
-static struct object_job *next_job(struct object_files *f, uint32_t queue)
+/* The next job of a queue; NULL: it is due_ns (0: never), or all is over. */
+static struct object_job *next_job(struct object_files *f, uint32_t queue, uint64_t due_ns)
 {
+	const struct timespec due = time_to_timespec(due_ns);
 	struct list *link;
 
 	LOCK_SCOPE(&f->lock);
-	while (list_empty(&f->queue[queue]) && !f->stopping)
-		pthread_cond_wait(&f->work[queue], &f->lock.mutex);
+	while (list_empty(&f->queue[queue]) && !f->stopping) {
+		if (!due_ns)
+			pthread_cond_wait(&f->work[queue], &f->lock.mutex);
+		else if (pthread_cond_timedwait(&f->work[queue], &f->lock.mutex, &due))
+			break;
+	}
 	link = list_pop_front(&f->queue[queue]);
 	return link ? list_entry(link, struct object_job, link) : NULL;
 }
@@ -148,18 +164,24 @@ static void *data_thread(void *arg)
 	struct object_files *f = arg;
 	struct object_job *job;
 
-	while ((job = next_job(f, 0)))
+	while ((job = next_job(f, 0, 0)))
 		run_data(f, job);
 	return NULL;
 }
 
-static int write_header(struct object_files *f, int fd, uint64_t *end)
+static size_t encode_header(struct object_files *f, uint64_t version, void *record)
 {
 	const struct object_record r = { .type = DISK_OBJECT_HEADER, .lsn = ++f->lsn,
-					 .version = *f->config.version };
+					 .version = version, .settled = f->settled };
+
+	return object_record_encode(&r, f->config.store_id, record);
+}
+
+static int write_header(struct object_files *f, int fd, uint64_t version, uint64_t *end)
+{
 	uint8_t record[DISK_OBJECT_RECORD_MAX];
 
-	*end = object_record_encode(&r, f->config.store_id, record);
+	*end = encode_header(f, version, record);
 	return file_write(fd, record, *end, 0);
 }
 
@@ -180,12 +202,22 @@ static int replace_catalog(struct object_files *f, int fd)
 	return 0;
 }
 
+/* What one look at the queue brought. */
+struct batch {
+	struct list jobs;
+	size_t bytes[2]; /* of records, for each catalog */
+	int file[FLUSH_MAX]; /* of early ones, and a place for the catalog */
+	uint32_t files;
+	bool wanted; /* somebody waits for the flush */
+};
+
 /* Records that wait, up to a batch; ANEW and DONE stand alone. */
-static struct object_job *next_record(struct object_files *f, size_t bytes)
+static struct object_job *next_record(struct object_files *f, const struct batch *b)
 {
+	size_t bytes = b->bytes[0] > b->bytes[1] ? b->bytes[0] : b->bytes[1];
 	struct list *first;
 
-	if (bytes + DISK_OBJECT_RECORD_MAX > BATCH_BYTES)
+	if (bytes + DISK_OBJECT_RECORD_MAX > BATCH_BYTES || b->files + 1 == FLUSH_MAX)
 		return NULL;
 	LOCK_SCOPE(&f->lock);
 	first = list_first(&f->queue[1]);
@@ -196,25 +228,52 @@ static struct object_job *next_record(struct object_files *f, size_t bytes)
 	return list_entry(first, struct object_job, link);
 }
 
-/* Into the batch of each catalog that they are for. */
-static void gather(struct object_files *f, struct object_job *job, struct list *batch,
-		   size_t bytes[2])
+/* A record, for each catalog that it is for. */
+static void encode(struct object_files *f, struct object_job *job, struct batch *b)
 {
-	for (; job; job = next_record(f, bytes[0] > bytes[1] ? bytes[0] : bytes[1])) {
-		size_t n;
+	uint8_t *at = f->batch[1] + b->bytes[1];
+	size_t n;
 
-		list_push_back(batch, &job->link);
-		if (job->kind == OBJECT_FLUSH || job->kind == OBJECT_UNLINK)
-			continue;
-		job->record.lsn = ++f->lsn;
-		n = object_record_encode(&job->record, f->config.store_id,
-					 f->batch[1] + bytes[1]);
-		if (job->kind == OBJECT_LOG) {
-			memcpy(f->batch[0] + bytes[0], f->batch[1] + bytes[1], n);
-			bytes[0] += n;
-		}
-		bytes[1] += n;
+	f->early = f->early || job->record.early;
+	if (job->record.version > f->version)
+		f->version = job->record.version;
+	job->record.lsn = ++f->lsn;
+	job->record.settled = f->settled;
+	n = object_record_encode(&job->record, f->config.store_id, at);
+	if (job->kind == OBJECT_LOG) {
+		memcpy(f->batch[0] + b->bytes[0], at, n);
+		b->bytes[0] += n;
 	}
+	b->bytes[1] += n;
+}
+
+static void gather(struct object_files *f, struct object_job *job, struct batch *b)
+{
+	for (; job; job = next_record(f, b)) {
+		list_push_back(job->kind == OBJECT_UNLINK ? &f->unlinks : &b->jobs, &job->link);
+		if (job->file >= 0)
+			b->file[b->files++] = job->file;
+		if (job->kind == OBJECT_LOG || job->kind == OBJECT_PLACE)
+			encode(f, job, b);
+		b->wanted = b->wanted || job->kind == OBJECT_FLUSH ||
+			    (job->kind == OBJECT_LOG && !job->lazy);
+	}
+}
+
+/*
+ * Zeros are written and flushed ahead of the records, so that a record changes nothing of the file
+ * but bytes that it has (O11). Without room for them it does without.
+ */
+static void make_ready(struct object_files *f, size_t bytes)
+{
+	static const uint8_t zeros[1u << 16];
+	uint64_t to = f->end + bytes + READY_BYTES;
+
+	if (f->end + bytes <= f->ready)
+		return;
+	f->ready = f->ready > f->end ? f->ready : f->end;
+	while (f->ready < to && !file_write(f->catalog, zeros, sizeof(zeros), f->ready))
+		f->ready += sizeof(zeros);
 }
 
 static int write_records(struct object_files *f, size_t bytes)
@@ -223,30 +282,41 @@ static int write_records(struct object_files *f, size_t bytes)
 
 	if (rc || !bytes)
 		return rc;
+	make_ready(f, bytes);
 	rc = file_write(f->catalog, f->batch[0], bytes, f->end);
-	/* Nothing of it was flushed: cut it off. */
-	if (rc && ftruncate(f->catalog, (off_t)f->end))
-		f->failed = rc;
-	return rc;
-}
-
-static int flush_records(struct object_files *f, size_t bytes)
-{
-	if (!bytes)
-		return 0;
-	if (fdatasync(f->catalog)) {
-		f->failed = -errno;
-		log_error(f->config.log, "the catalog of objects cannot be flushed",
-			  f->config.path, "look at the disk, then restart the daemon",
-			  "errno=%d", errno);
-		return f->failed;
+	if (rc) { /* nothing of it was flushed: cut it off */
+		if (ftruncate(f->catalog, (off_t)f->end))
+			f->failed = rc;
+		f->ready = f->end;
+		return rc;
 	}
 	f->end += bytes;
+	if (!f->due_ns)
+		f->due_ns = time_now_ns() + LAZY_NS;
+	return 0;
+}
+
+/* All records that were written, and the files of the early ones among them (O10). */
+static int flush_records(struct object_files *f, struct batch *b)
+{
+	int rc;
+
+	b->file[b->files] = f->catalog;
+	rc = flush_all(&f->flush, b->file, b->files + 1);
+	if (rc) {
+		f->failed = rc;
+		log_error(f->config.log, "the catalog of objects cannot be flushed",
+			  f->config.path, "look at the disk, then restart the daemon",
+			  "errno=%d", -rc);
+		return rc;
+	}
+	f->due_ns = 0;
+	f->settled = f->lsn;
 	return 0;
 }
 
 /* What is lazy is done now (O8). */
-static void finish_lazy(struct object_files *f, struct list *batch, uint64_t end)
+static void finish_lazy(struct object_files *f, struct list *batch)
 {
 	struct list lazy;
 
@@ -256,7 +326,7 @@ static void finish_lazy(struct object_files *f, struct list *batch, uint64_t end
 
 		if (!job->lazy)
 			continue;
-		job->catalog_bytes = end;
+		job->catalog_bytes = f->end;
 		list_remove(&job->link);
 		list_push_back(&lazy, &job->link);
 	}
@@ -286,14 +356,14 @@ static void append_anew(struct object_files *f, size_t bytes, int rc)
 	f->anew_end += bytes;
 }
 
-static int begin_anew(struct object_files *f)
+static int begin_anew(struct object_files *f, uint64_t version)
 {
 	int rc;
 
 	f->anew = openat(f->folder, CATALOG_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (f->anew < 0)
 		return -errno;
-	rc = write_header(f, f->anew, &f->anew_end);
+	rc = write_header(f, f->anew, version, &f->anew_end);
 	if (rc)
 		give_up_anew(f);
 	return rc;
@@ -308,58 +378,89 @@ static int end_anew(struct object_files *f)
 		return rc;
 	}
 	f->anew = -1;
-	f->end = f->anew_end;
+	f->end = f->ready = f->anew_end;
+	f->due_ns = 0; /* all that was written is in it */
+	f->settled = f->lsn;
 	return 0;
 }
 
 /* Files whose records are on the medium: nobody will look for them any more. */
-static void pass_unlinks(struct object_files *f, struct list *batch)
+static void pass_unlinks(struct object_files *f)
 {
+	if (f->due_ns || list_empty(&f->unlinks))
+		return;
 	LOCK_SCOPE(&f->lock);
-	list_each(at, batch) {
+	list_splice_back(&f->queue[0], &f->unlinks);
+	pthread_cond_broadcast(&f->work[0]);
+}
+
+/* Write what waits; flush it, unless all of it is lazy and not due. Lazy jobs are done before. */
+static int append(struct object_files *f, struct batch *b)
+{
+	int rc = write_records(f, b->bytes[0]);
+
+	if (rc == 0)
+		finish_lazy(f, &b->jobs);
+	if (rc == 0 && f->due_ns && (b->wanted || time_now_ns() >= f->due_ns))
+		rc = flush_records(f, b);
+	append_anew(f, b->bytes[1], rc);
+	return rc;
+}
+
+static int do_batch(struct object_files *f, struct object_job *job, struct batch *b)
+{
+	if (job && (job->kind == OBJECT_ANEW || job->kind == OBJECT_DONE)) {
+		list_push_back(&b->jobs, &job->link);
+		return job->kind == OBJECT_ANEW ? begin_anew(f, job->record.version) : end_anew(f);
+	}
+	gather(f, job, b);
+	return append(f, b);
+}
+
+/* A job with all that wait behind it, or (NULL) the flush that is due. */
+static void log_batch(struct object_files *f, struct object_job *first, struct batch *b)
+{
+	bool failed = f->failed;
+	int rc;
+
+	*b = (struct batch){ .wanted = !first };
+	list_init(&b->jobs);
+	rc = do_batch(f, first, b);
+	list_each(at, &b->jobs) {
 		struct object_job *job = list_entry(at, struct object_job, link);
 
-		if (job->kind != OBJECT_UNLINK)
-			continue;
-		list_remove(&job->link);
-		list_push_back(&f->queue[0], &job->link);
-		pthread_cond_signal(&f->work[0]);
+		job->res = rc;
+		job->unsure = f->failed && !failed;
+		job->catalog_bytes = f->end;
+		if (job->file >= 0)
+			close(job->file);
+		job->file = -1;
 	}
+	if (f->failed) /* the next start removes what it may */
+		list_splice_back(&b->jobs, &f->unlinks);
+	pass_unlinks(f);
+	finish(f, &b->jobs);
+}
+
+/* All is flushed, and the catalog says so: the next start doubts nothing (O10). */
+static void settle(struct object_files *f)
+{
+	struct batch b = { .files = 0 };
+
+	if (!f->failed && f->early &&
+	    write_records(f, encode_header(f, f->version, f->batch[0])) == 0)
+		flush_records(f, &b);
 }
 
 static void *log_thread(void *arg)
 {
 	struct object_files *f = arg;
 	struct object_job *job;
+	struct batch b;
 
-	while ((job = next_job(f, 1))) {
-		size_t bytes[2] = { 0, 0 };
-		bool failed = f->failed;
-		struct list batch;
-		int rc;
-
-		list_init(&batch);
-		if (job->kind == OBJECT_ANEW || job->kind == OBJECT_DONE) {
-			list_push_back(&batch, &job->link);
-			rc = job->kind == OBJECT_ANEW ? begin_anew(f) : end_anew(f);
-		} else {
-			gather(f, job, &batch, bytes);
-			rc = write_records(f, bytes[0]);
-			if (rc == 0) {
-				finish_lazy(f, &batch, f->end + bytes[0]);
-				rc = flush_records(f, bytes[0]);
-			}
-			append_anew(f, bytes[1], rc);
-		}
-		list_each(at, &batch) {
-			list_entry(at, struct object_job, link)->res = rc;
-			list_entry(at, struct object_job, link)->unsure = f->failed && !failed;
-			list_entry(at, struct object_job, link)->catalog_bytes = f->end;
-		}
-		if (rc == 0)
-			pass_unlinks(f, &batch);
-		finish(f, &batch);
-	}
+	while ((job = next_job(f, 1, f->failed ? 0 : f->due_ns)) || (f->due_ns && !f->failed))
+		log_batch(f, job, &b);
+	settle(f);
 	return NULL;
 }
 
@@ -418,20 +519,33 @@ static int refuse(const struct object_files *f, int rc, const char *what, const 
 	return rc;
 }
 
-static int take_all(struct object_files *f, struct object_scan *s, bool *header)
+/* A record that may be there without its version's bytes (O10): then only the number counts. */
+static int doubt(struct object_files *f, struct object_record *r)
 {
+	int rc = datafile_verify(f->folder, r, true);
+
+	if (rc == -EBADMSG) {
+		r->type = DISK_OBJECT_HEADER;
+		f->voided++;
+	}
+	return rc == -ENOMEM ? rc : 0;
+}
+
+static int take_all(struct object_files *f, struct object_scan *s)
+{
+	uint64_t settled = object_scan_settled(s->bytes, s->count, s->store_id);
 	struct object_record r;
+	int rc = 0;
 
-	while (object_scan_next(s, &r)) {
-		int rc = f->config.take(f->config.arg, &r);
-
-		*header = *header || r.type == DISK_OBJECT_HEADER;
-		if (rc)
-			return rc;
+	while (rc == 0 && object_scan_next(s, &r)) {
+		if (r.early && r.lsn > settled)
+			rc = doubt(f, &r);
+		if (rc == 0)
+			rc = f->config.take(f->config.arg, &r);
 		f->end = s->at;
 	}
 	f->lsn = s->lsn;
-	return 0;
+	return rc;
 }
 
 /* Records behind each other; a torn end is cut off, holes are told. */
@@ -439,14 +553,13 @@ static int read_catalog(struct object_files *f, uint64_t bytes)
 {
 	struct object_scan s = { .count = bytes, .store_id = f->config.store_id };
 	void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, f->catalog, 0);
-	bool header = false;
 	int rc;
 
 	if (map == MAP_FAILED)
 		return refuse(f, -errno, "the catalog of objects cannot be read",
 			      "look at the disk");
 	s.bytes = map;
-	rc = take_all(f, &s, &header);
+	rc = take_all(f, &s);
 	munmap(map, bytes);
 	if (rc)
 		return refuse(f, rc, "the catalog of objects does not fit into memory",
@@ -458,6 +571,9 @@ static int read_catalog(struct object_files *f, uint64_t bytes)
 		log_warn(f->config.log, "the catalog of objects has bytes that are no record",
 			 f->config.path, "a crash leaves some at its end; look at the disk if "
 			 "there are many", "bytes=%" PRIu64, s.holes);
+	if (f->voided)
+		log_info(f->config.log, "versions whose bytes a crash kept from the disk do not "
+			 "count", f->config.path, "count=%" PRIu32, f->voided);
 	return 0;
 }
 
@@ -472,7 +588,7 @@ static int write_anew(struct object_files *f)
 
 	if (fd < 0)
 		return -errno;
-	rc = write_header(f, fd, &f->end);
+	rc = write_header(f, fd, *f->config.version, &f->end);
 	while (rc == 0 && f->config.each(f->config.arg, &place, &r)) {
 		size_t bytes;
 
@@ -513,9 +629,12 @@ static int open_catalog(struct object_files *f)
 	rc = read_catalog(f, (uint64_t)st.st_size);
 	if (rc)
 		return rc;
-	if (f->end > REWRITE_BYTES && f->end / 2 > live_bytes(f))
+	if (f->voided || (f->end > REWRITE_BYTES && f->end / 2 > live_bytes(f)))
 		return write_anew(f);
-	return (uint64_t)st.st_size > f->end && ftruncate(f->catalog, (off_t)f->end) ? -errno : 0;
+	if ((uint64_t)st.st_size > f->end && ftruncate(f->catalog, (off_t)f->end))
+		return -errno;
+	/* Of a daemon that was killed: what is taken for true is on the medium before files go. */
+	return fdatasync(f->catalog) ? -errno : 0;
 }
 
 /* Files that no record names: of puts that were not committed, of removals half done. */
@@ -574,7 +693,7 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 	struct object_job *job;
 
 	end_threads(f);
-	while ((job = next_job(f, 0))) /* removals that the last flush let go */
+	while ((job = next_job(f, 0, 0))) /* removals that the last flush let go */
 		run_data(f, job);
 	while ((job = object_files_reap(f))) {
 		if (drop)
@@ -582,6 +701,7 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 		free(job);
 	}
 	give_up_anew(f);
+	flush_close(&f->flush);
 	if (f->catalog >= 0)
 		close(f->catalog);
 	if (f->folder >= 0)
@@ -593,6 +713,23 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 	free(f);
 }
 
+static void init_queues(struct object_files *f)
+{
+	pthread_condattr_t monotonic;
+
+	lock_init(&f->lock);
+	lock_init(&f->names);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* as time_now_ns */
+	for (uint32_t i = 0; i < 2; i++) {
+		pthread_cond_init(&f->work[i], &monotonic);
+		list_init(&f->queue[i]);
+	}
+	pthread_condattr_destroy(&monotonic);
+	list_init(&f->done);
+	list_init(&f->unlinks);
+}
+
 int object_files_open(struct object_files **out, const struct object_files_config *config)
 {
 	struct object_files *f = calloc(1, sizeof(*f));
@@ -602,13 +739,7 @@ int object_files_open(struct object_files **out, const struct object_files_confi
 		return -ENOMEM;
 	f->config = *config;
 	f->folder = f->catalog = f->anew = -1;
-	lock_init(&f->lock);
-	lock_init(&f->names);
-	for (uint32_t i = 0; i < 2; i++) {
-		pthread_cond_init(&f->work[i], NULL);
-		list_init(&f->queue[i]);
-	}
-	list_init(&f->done);
+	init_queues(f);
 	f->batch[0] = malloc(BATCH_BYTES);
 	f->batch[1] = malloc(BATCH_BYTES);
 	rc = f->batch[0] && f->batch[1] ? 0 : -ENOMEM;
@@ -626,6 +757,9 @@ int object_files_open(struct object_files **out, const struct object_files_confi
 	if (rc == 0)
 		rc = sweep(f);
 	f->named = *config->version + 1;
+	f->ready = f->end;
+	f->settled = f->lsn;
+	flush_open(&f->flush);
 	if (rc == 0)
 		rc = begin_threads(f);
 	if (rc) {

@@ -44,6 +44,8 @@ struct object_job {
 	 */
 	int fd;
 	bool copy;
+	/* SAVE, out: the version's file, if its flush is the log's. LOG: closed behind that. */
+	int file;
 	int other; /* COPY: from it. SAVE: if it has the same bytes nothing is written, res = 1 */
 	/* SAVE: context, version and size are given, the sums are made. Names and sums may point to
 	 * the arrays below. */

@@ -63,8 +63,10 @@ static void drop_job(void *arg, struct object_job *job)
 	struct task *t = job->owner;
 
 	(void)arg;
-	if (job->kind == OBJECT_SAVE)
+	if (job->kind == OBJECT_SAVE) {
 		t->fd = job->fd;
+		t->file = job->file;
+	}
 	if (job->other >= 0)
 		close(job->other);
 	if (job->kind == OBJECT_BRING && job->res == 0)
@@ -93,6 +95,8 @@ void objects_close(struct objects *o)
 			object_free(t->object);
 		if (t->fd >= 0)
 			close(t->fd);
+		if (t->file >= 0)
+			close(t->file);
 		object_give(&o->table, t->account, OBJECT_CXL, t->charged);
 		list_remove(&t->link);
 		objects_answered(t->answer);

@@ -28,7 +28,7 @@ struct object_job *job_new(enum object_job_kind kind, void *owner)
 		return NULL;
 	list_init(&job->link);
 	job->kind = kind;
-	job->fd = job->other = -1;
+	job->fd = job->other = job->file = -1;
 	job->owner = owner;
 	return job;
 }
@@ -52,7 +52,7 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked)
 	}
 	list_init(&t->answer->link);
 	t->answer->fd = -1;
-	t->fd = -1;
+	t->fd = t->file = -1;
 	t->type = type;
 	t->asked = asked;
 	if (!asked) /* nobody's: no upload is of it */
@@ -388,6 +388,9 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 		memcpy(job->name, t->other, t->other_bytes);
 		memcpy(job->from, t->name, t->name_bytes);
 	}
+	job->file = t->file;
+	job->record.early = t->file >= 0;
+	t->file = -1;
 	t->stage = TASK_LOGGING;
 	job->lazy = t->flags & WIRE_OBJ_LAZY && t->type != WIRE_OBJ_COMMIT;
 	job_submit(o, job);

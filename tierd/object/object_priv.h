@@ -38,6 +38,7 @@ struct task {
 	struct object_account *account;
 	struct upload *upload; /* CREATE that fills it, COMMIT, SYNC */
 	int fd;                /* COMMIT, SYNC: what is saved, and becomes the version's memory */
+	int file;              /* COMMIT, SYNC: what is written and not flushed */
 	uint64_t charged;      /* in CXL, for that */
 	struct object *object; /* that it waits for, removes, renames, or makes (COMMIT) */
 	uint64_t reserved; /* in NVMe, of the account */

@@ -71,6 +71,8 @@ size_t object_record_encode(const struct object_record *r, uint64_t store_id, vo
 		.chunks = r->chunks,
 		.name_bytes = (uint16_t)r->name_bytes,
 		.from_bytes = (uint16_t)r->from_bytes,
+		.flags = r->early ? DISK_OBJECT_EARLY : 0,
+		.settled = r->settled,
 	};
 	if (r->name_bytes)
 		memcpy(names, r->name, r->name_bytes);
@@ -162,10 +164,26 @@ static void take(const uint8_t *at, const struct disk_object *d, struct object_r
 		.chunks = d->chunks,
 		.name_bytes = d->name_bytes,
 		.from_bytes = d->from_bytes,
+		.early = d->flags & DISK_OBJECT_EARLY,
+		.settled = d->settled,
 		.name = names,
 		.from = names + d->name_bytes,
 		.crc = (const uint32_t *)(const void *)(at + sums_at(d->name_bytes, d->from_bytes)),
 	};
+}
+
+/* What is no record: zeros count once something follows them. */
+static void pass(struct object_scan *s, size_t bytes)
+{
+	static const uint8_t zeros[DISK_OBJECT_ALIGN];
+
+	if (bytes <= sizeof(zeros) && memcmp(s->bytes + s->at, zeros, bytes) == 0) {
+		s->zeros += bytes;
+	} else {
+		s->holes += s->zeros + bytes;
+		s->zeros = 0;
+	}
+	s->at += bytes;
 }
 
 bool object_scan_next(struct object_scan *s, struct object_record *out)
@@ -179,20 +197,30 @@ bool object_scan_next(struct object_scan *s, struct object_record *out)
 			size_t left = s->count - s->at;
 
 			s->foreign = s->foreign || foreign;
-			left = left < DISK_OBJECT_ALIGN ? left : DISK_OBJECT_ALIGN;
-			s->holes += left;
-			s->at += left;
+			pass(s, left < DISK_OBJECT_ALIGN ? left : DISK_OBJECT_ALIGN);
 			continue;
 		}
 		if (!record_good(in) || d.lsn <= s->lsn) { /* O4 */
-			s->holes += d.bytes;
-			s->at += d.bytes;
+			pass(s, d.bytes);
 			continue;
 		}
 		take(s->bytes + s->at, &d, out);
+		s->holes += s->zeros;
+		s->zeros = 0;
 		s->at += d.bytes;
 		s->lsn = d.lsn;
 		return true;
 	}
 	return false;
+}
+
+uint64_t object_scan_settled(const void *bytes, size_t count, uint64_t store_id)
+{
+	struct object_scan s = { .bytes = bytes, .count = count, .store_id = store_id };
+	struct object_record r;
+	uint64_t settled = 0;
+
+	while (object_scan_next(&s, &r))
+		settled = r.settled > settled ? r.settled : settled;
+	return settled;
 }

@@ -27,6 +27,8 @@ struct object_record {
 	uint32_t shift;
 	uint32_t chunks;
 	uint32_t name_bytes, from_bytes;
+	bool early;       /* O10 */
+	uint64_t settled; /* O10 */
 	const char *name, *from;
 	const uint32_t *crc;
 };
@@ -48,11 +50,15 @@ struct object_scan {
 	/* set as it goes on */
 	size_t at;    /* behind the last record */
 	uint64_t lsn; /* of the last record */
-	uint64_t holes; /* bytes that were no record */
+	uint64_t holes; /* bytes that were no record, but for zeros at the end (O11) */
+	uint64_t zeros; /* since the last record */
 	bool foreign;   /* a record that verifies is of another store */
 };
 
 /* The next record; false: there is none any more. */
 bool object_scan_next(struct object_scan *s, struct object_record *out);
+
+/* Up to which lsn the records of a catalog say that all is flushed (O10). */
+uint64_t object_scan_settled(const void *bytes, size_t count, uint64_t store_id);
 
 #endif

@@ -156,6 +156,8 @@ static void write_anew(struct objects *o)
 	} else if (!o->anew.on && !o->anew.asked && o->catalog_bytes > ANEW_TIMES * live) {
 		memset(&o->anew, 0, sizeof(o->anew));
 		job = job_new(OBJECT_ANEW, NULL);
+		if (job)
+			job->record.version = o->version;
 	}
 	if (!job)
 		return;

@@ -335,7 +335,9 @@ void upload_let(struct objects *o, struct task *t)
 		upload_drop(o, u);
 	if (t->fd >= 0)
 		close(t->fd);
-	t->fd = -1;
+	if (t->file >= 0)
+		close(t->file);
+	t->fd = t->file = -1;
 	object_give(&o->table, t->account, OBJECT_CXL, t->charged);
 	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
 	t->charged = t->reserved = 0;
@@ -437,6 +439,7 @@ void upload_saved(struct objects *o, struct task *t, struct object_job *job)
 	int rc = job->res;
 
 	t->fd = job->fd;
+	t->file = job->file;
 	if (job->other >= 0)
 		close(job->other);
 	if (rc == 1) {

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects and crashes. The module runs as the daemon runs it, on a recorded folder (crash_disk.h);
+ * then the power is cut, or the daemon killed, at any event of what it did, and at any event of the
+ * start that follows. What a start finds must be what was promised: of each name the last durable
+ * version or one begun since, whole (O1, O8); a rename whole; and a further start must find
+ * the same (O10). SEED= and SEEDS= choose.
+ */
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include "tests/lib/unit.h"
+#include "libtier/base/time.h"
+#include "tests/unit/crash_disk.h"
+#include "tierd/object/object.h"
+
+#define NAMES 5u /* the last one is for puts behind a crash */
+#define OPS 30u
+#define CRASHES 40u
+#define STATES 64u
+#define CONTEXT 7u
+
+/* What a name came to have: 0 nothing, else the number that its bytes are made of. */
+struct state {
+	uint32_t content, asked, durable; /* events; durable: UINT32_MAX = not */
+	uint32_t answered;
+	uint32_t from; /* a rename: the other name + 1, whose state this was */
+};
+
+static struct world {
+	struct rng rng;
+	struct objects *o;
+	struct log log;
+	int wake;
+	uint64_t context;
+	struct list answers; /* to others than was asked for last */
+	uint32_t content, seq;
+	struct state state[NAMES][STATES];
+	uint32_t states[NAMES];
+	uint32_t found[NAMES];
+} w;
+
+/* ---- the daemon's half --------------------------------------------------------------------- */
+
+static void start(void)
+{
+	const struct objects_config config = {
+		.path = disk.path, .store_id = 99, .buffered = true,
+		.most = { 64 << 20, 64 << 20 }, .seed = rng_next(&w.rng), .wait_ns = NS_PER_S,
+		.wake_fd = w.wake, .log = &w.log, .context = &w.context, .contexts = 1,
+	};
+
+	w.log.level = LOG_LEVEL_ERROR;
+	w.context = CONTEXT;
+	if (objects_open(&w.o, &config))
+		fail_msg("objects_open");
+}
+
+static void stop(void)
+{
+	objects_close(w.o);
+	w.o = NULL;
+}
+
+static uint32_t ask(uint16_t type, uint32_t name, uint32_t other, uint64_t upload, uint32_t flags)
+{
+	struct wire_object m = { .header.type = type, .upload = upload, .flags = flags };
+	const struct object_ask a = { .who = { 1, 1, ++w.seq }, .context = CONTEXT,
+				      .quota = { UINT64_MAX, UINT64_MAX }, .writable = true,
+				      .message = &m };
+
+	if (name < NAMES)
+		m.name[0] = (char)('a' + name);
+	if (other < NAMES)
+		m.other[0] = (char)('a' + other);
+	assert_int_equal(objects_ask(w.o, &a), 0);
+	return w.seq;
+}
+
+static struct object_answer *of_question(uint32_t seq)
+{
+	struct object_answer *a;
+
+	while ((a = objects_answer(w.o)))
+		list_push_back(&w.answers, &a->link);
+	list_each(at, &w.answers) {
+		a = list_entry(at, struct object_answer, link);
+		if (a->who.seq != seq)
+			continue;
+		list_remove(&a->link);
+		return a;
+	}
+	return NULL;
+}
+
+/* The answer to a question; the caller gives it back. */
+static struct object_answer *answer(uint32_t seq)
+{
+	struct object_answer *a;
+	uint64_t woken;
+
+	for (uint32_t i = 0; i < 20000; i++) {
+		struct pollfd p = { w.wake, POLLIN, 0 };
+
+		objects_turn(w.o, time_now_ns());
+		a = of_question(seq);
+		if (a)
+			return a;
+		if (poll(&p, 1, 1) > 0 && read(w.wake, &woken, sizeof(woken)) < 0)
+			break;
+	}
+	fail_msg("no answer");
+	return NULL;
+}
+
+static int answered(uint32_t seq, struct wire_object_info *info, int *fd)
+{
+	struct object_answer *a = answer(seq);
+	int rc = a->error;
+
+	if (info)
+		*info = a->info;
+	if (fd) {
+		*fd = a->fd;
+		a->fd = -1;
+	}
+	objects_answered(a);
+	return rc;
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+static size_t bytes_of(uint32_t content, uint8_t out[20000])
+{
+	struct rng rng = { content };
+	size_t n = content % 7 ? 4 + rng_below(&rng, 9000) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		out[i] = (uint8_t)rng_next(&rng);
+	return n;
+}
+
+/* ---- what clients do ----------------------------------------------------------------------- */
+
+static struct state *begin(uint32_t name, uint32_t content)
+{
+	struct state *s = &w.state[name][w.states[name]++];
+
+	assert_true(w.states[name] < STATES);
+	*s = (struct state){ content, disk.events, UINT32_MAX, UINT32_MAX, 0 };
+	return s;
+}
+
+static uint32_t now_has(uint32_t name)
+{
+	return w.state[name][w.states[name] - 1].content;
+}
+
+/* All that was answered is on the medium. */
+static void all_durable(uint32_t since)
+{
+	for (uint32_t n = 0; n < NAMES; n++)
+		for (uint32_t i = 0; i < w.states[n]; i++)
+			if (w.state[n][i].answered <= since &&
+			    w.state[n][i].durable == UINT32_MAX)
+				w.state[n][i].durable = disk.events;
+}
+
+/* Returns the question. */
+static uint32_t put_begin(uint32_t name, uint32_t content)
+{
+	struct wire_object_info info;
+	uint8_t data[20000];
+	size_t n = bytes_of(content, data);
+	int fd;
+
+	assert_int_equal(answered(ask(WIRE_OBJ_CREATE, name, NAMES, 0, 0), &info, &fd), 0);
+	assert_int_equal(write(fd, data, n), n);
+	close(fd);
+	return ask(WIRE_OBJ_COMMIT, NAMES, NAMES, info.upload, 0);
+}
+
+static void end(struct state *s, bool lazy)
+{
+	s->answered = disk.events;
+	if (!lazy)
+		s->durable = s->answered;
+}
+
+/* Puts of several names at a time: they share flushes. */
+static void do_puts(void)
+{
+	uint32_t first = (uint32_t)rng_below(&w.rng, NAMES - 1), n = 0;
+	uint32_t count = 1 + (uint32_t)rng_below(&w.rng, 3);
+	uint32_t question[4];
+	struct state *s[4];
+
+	for (; n < count && n < NAMES - 1; n++) {
+		uint32_t name = (first + n) % (NAMES - 1);
+
+		s[n] = begin(name, ++w.content);
+		question[n] = put_begin(name, w.content);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(answered(question[i], NULL, NULL), 0);
+		end(s[i], false);
+	}
+}
+
+static void do_remove(void)
+{
+	uint32_t name = (uint32_t)rng_below(&w.rng, NAMES - 1);
+	bool lazy = rng_below(&w.rng, 2);
+	struct state *s;
+
+	if (!now_has(name))
+		return;
+	s = begin(name, 0);
+	assert_int_equal(answered(ask(WIRE_OBJ_REMOVE, name, NAMES, 0, lazy ? WIRE_OBJ_LAZY : 0),
+				  NULL, NULL), 0);
+	end(s, lazy);
+}
+
+static void do_rename(void)
+{
+	uint32_t from = (uint32_t)rng_below(&w.rng, NAMES - 1);
+	uint32_t to = (from + 1 + (uint32_t)rng_below(&w.rng, NAMES - 2)) % (NAMES - 1);
+	bool lazy = rng_below(&w.rng, 4);
+	struct state *a, *b;
+
+	if (!now_has(from))
+		return;
+	b = begin(to, now_has(from));
+	a = begin(from, 0);
+	b->from = from + 1;
+	assert_int_equal(answered(ask(WIRE_OBJ_RENAME, from, to, 0, lazy ? WIRE_OBJ_LAZY : 0),
+				  NULL, NULL), 0);
+	end(a, lazy);
+	end(b, lazy);
+}
+
+static void do_sync(void)
+{
+	uint32_t since = disk.events;
+
+	assert_int_equal(answered(ask(WIRE_OBJ_SYNC, NAMES, NAMES, 0, 0), NULL, NULL), 0);
+	all_durable(since);
+}
+
+static void live(void)
+{
+	for (uint32_t n = 0; n < NAMES; n++)
+		w.states[n] = 0;
+	for (uint32_t n = 0; n < NAMES; n++)
+		end(begin(n, 0), false);
+	start();
+	for (uint32_t i = 0; i < OPS; i++) {
+		switch (rng_below(&w.rng, 12)) {
+		case 0:
+			stop();
+			all_durable(disk.events);
+			start();
+			break;
+		case 1:
+			do_sync();
+			break;
+		case 2:
+		case 3:
+			do_remove();
+			break;
+		case 4:
+		case 5:
+		case 6:
+			do_rename();
+			break;
+		default:
+			do_puts();
+		}
+	}
+	stop();
+	all_durable(disk.events);
+}
+
+/* ---- what a start finds -------------------------------------------------------------------- */
+
+/* The number of the content that a name has; UINT32_MAX: none that it ever had. */
+static uint32_t look(uint32_t name)
+{
+	static uint8_t got[20001], want[20000];
+	struct wire_object_info info;
+	ssize_t n;
+	int fd, rc;
+
+	rc = answered(ask(WIRE_OBJ_OPEN, name, NAMES, 0, 0), &info, &fd);
+	if (rc == -ENOENT)
+		return 0;
+	assert_int_equal(rc, 0);
+	n = read(fd, got, sizeof(got));
+	close(fd);
+	for (uint32_t i = 1; i <= w.content; i++)
+		if (bytes_of(i, want) == (size_t)n && memcmp(got, want, (size_t)n) == 0 &&
+		    (n || i % 7 == 0))
+			return n ? i : 7; /* all empty ones are the same */
+	return UINT32_MAX;
+}
+
+static bool same(uint32_t a, uint32_t b)
+{
+	return a == b || (a && b && a % 7 == 0 && b % 7 == 0);
+}
+
+/* Of the states that a crash at this event may leave: the first and behind the last. */
+static uint32_t first_state(uint32_t name, uint32_t crash)
+{
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < w.states[name]; i++)
+		if (w.state[name][i].durable <= crash)
+			first = i;
+	return first;
+}
+
+static bool may_have(uint32_t name, uint32_t content, uint32_t crash)
+{
+	for (uint32_t i = first_state(name, crash); i < w.states[name]; i++)
+		if (w.state[name][i].asked <= crash && same(w.state[name][i].content, content))
+			return true;
+	return false;
+}
+
+/* A version is where a rename took it, or where it was. */
+static bool renames_whole(uint32_t crash)
+{
+	for (uint32_t to = 0; to < NAMES; to++) {
+		uint32_t last = w.states[to] - 1;
+		const struct state *s;
+		uint32_t from;
+
+		while (w.state[to][last].asked > crash)
+			last--;
+		s = &w.state[to][last];
+		from = s->from - 1;
+		if (!s->from || s->content % 7 == 0)
+			continue;
+		if (w.found[from] == s->content && w.found[to] == s->content)
+			return false;
+		if (!w.found[from] && w.found[to] != s->content &&
+		    w.state[from][first_state(from, crash)].content == s->content)
+			return false;
+	}
+	return true;
+}
+
+static void tell(void *arg, const char *what)
+{
+	(void)arg;
+	print_error("%s\n", what);
+}
+
+static void complain(const char *what, uint32_t seed, uint32_t crash)
+{
+	for (uint32_t n = 0; n < NAMES; n++) {
+		print_error("%c: found %d;", 'a' + n, (int)w.found[n]);
+		for (uint32_t i = first_state(n, crash); i < w.states[n]; i++)
+			if (w.state[n][i].asked <= crash)
+				print_error(" %u", w.state[n][i].content);
+		print_error("\n");
+	}
+	fail_msg("%s: SEED=%u, crash at event %u", what, seed, crash);
+}
+
+static void check_start(uint32_t seed, uint32_t crash)
+{
+	uint32_t extra = w.content + 1;
+
+	for (uint32_t n = 0; n < NAMES; n++)
+		w.found[n] = look(n);
+	for (uint32_t n = 0; n < NAMES; n++)
+		if (w.found[n] == UINT32_MAX || !may_have(n, w.found[n], crash))
+			complain("not what was promised", seed, crash);
+	if (!renames_whole(crash))
+		complain("half a rename", seed, crash);
+	if (objects_audit(w.o, tell, NULL))
+		complain("the accounts disagree", seed, crash);
+	assert_int_equal(answered(put_begin(NAMES - 1, extra), NULL, NULL), 0);
+	stop();
+	start();
+	for (uint32_t n = 0; n < NAMES - 1; n++)
+		if (!same(look(n), w.found[n]))
+			complain("a further start finds something else", seed, crash);
+	stop();
+}
+
+/* Somewhere from..end: as often as not right before a flush, when there is most to lose. */
+static uint32_t moment(uint32_t from, uint32_t end)
+{
+	uint32_t at = from + (uint32_t)rng_below(&w.rng, end - from + 1);
+
+	if (rng_below(&w.rng, 2))
+		return at;
+	while (at < end && disk.event[at].kind != DISK_FLUSHED)
+		at++;
+	return at;
+}
+
+static void crash_once(struct disk_image *m, uint32_t seed, uint32_t crash)
+{
+	bool power = rng_below(&w.rng, 2);
+	uint32_t from, events;
+
+	disk_crash(m, crash, power ? &w.rng : NULL);
+	disk.events = crash;
+	disk_become(m, power);
+	from = disk.events;
+	start();
+	if (rng_below(&w.rng, 2)) { /* at any event of the start, too */
+		stop();
+		events = moment(from, disk.events);
+		disk_crash(m, events, &w.rng);
+		disk_become(m, true);
+		start();
+	}
+	check_start(seed, crash);
+}
+
+static void run(uint32_t seed)
+{
+	static struct disk_image image;
+	struct disk_event *kept;
+	uint32_t events, files;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/object-crash.%d",
+		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
+	memset(&w, 0, sizeof(w));
+	w.rng.state = seed;
+	list_init(&w.answers);
+	w.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	disk_open(path);
+	live();
+	events = disk.events;
+	files = disk.files;
+	kept = malloc(events * sizeof(*kept));
+	memcpy(kept, disk.event, events * sizeof(*kept));
+	for (uint32_t i = 0; i < CRASHES; i++) {
+		memcpy(disk.event, kept, events * sizeof(*kept));
+		disk.events = events;
+		disk.files = files;
+		crash_once(&image, seed, moment(0, events));
+	}
+	free(kept);
+	image.entries = 0;
+	disk_become(&image, false);
+	disk_close();
+	close(w.wake);
+}
+
+static void test_a_crash_leaves_what_was_promised(void **state)
+{
+	uint32_t seed = getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
+	uint32_t seeds = getenv("SEEDS") ? (uint32_t)atoi(getenv("SEEDS")) : 40;
+
+	(void)state;
+	for (uint32_t i = 0; i < seeds; i++)
+		run(seed + i);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_crash_leaves_what_was_promised),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
