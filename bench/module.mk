@@ -20,7 +20,8 @@ ROUNDS ?= 10
 .PHONY: hosts-demo hosts-test setup-hosts
 hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
 	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
-		$(O)/plain:tests/integration/hosts_faults.sh $(O)/plain:tests/integration/hosts_cut.sh
+		$(O)/plain:tests/integration/hosts_faults.sh \
+		$(O)/plain:tests/integration/hosts_cut.sh
 
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain

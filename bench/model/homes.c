@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Homes of anchors (tierd/net/homes.h) in a fleet of 1,000 modelled hosts; the code is the real one,
- * the network and etcd are not there. One home at full size: what it weighs and forgets, and what
- * looking up costs with decoding the question and making the answer, without the socket. All of
- * them, smaller: a tenth of the hosts dies at once, and what the others hold is looked for.
+ * Homes of anchors (tierd/net/homes.h) in a fleet of 1,000 modelled hosts; the code is the real
+ * one, the network and etcd are not there. One home at full size: what it weighs and forgets, and
+ * what looking up costs with decoding the question and making the answer, without the socket. All
+ * of them, smaller: a tenth of the hosts dies at once, and what the others hold is looked for.
  */
 #include <errno.h>
 #include <stdlib.h>
