@@ -29,7 +29,7 @@ tsan_tests_$1 := $$(foreach t,$$(tests_$1),$$(if $$(filter test_tsan_%,$$(notdir
 test_libs_$1 := $$(TEST_LIBS:%=$$(O)/$1/%)
 daemon_libs_$1 := $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
                   $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(O)/$1/libbase.a
-bench_libs_$1 := $$(O)/$1/libtier.a $$(daemon_libs_$1)
+bench_libs_$1 := $$(O)/$1/libtier.a $$(O)/$1/libproto.a $$(daemon_libs_$1)
 
 .PHONY: all-$1 tests-$1
 all-$1: $$(all_$1)

@@ -58,6 +58,8 @@ int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
 int bench_peers(struct bench *b);
 int bench_hosts(struct bench *b);
+int bench_homes(struct bench *b);
+int bench_fleet(struct bench *b);
 int bench_objects(struct bench *b);
 /* tierbench objects-calls WHAT FOLDER: bench_objects runs it as a program that knows no tier. */
 int bench_objects_calls(int argc, char **argv);

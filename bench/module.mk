@@ -18,8 +18,10 @@ check: $(O)/$(VARIANT)/hosts-kv
 
 ROUNDS ?= 10
 .PHONY: hosts-demo hosts-test setup-hosts
-hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie, fall silent or die, ROUNDS=10 times
-	@ROUNDS=$(ROUNDS) $(RUN) --timeout 3000 $(O)/plain:tests/integration/hosts_faults.sh
+hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
+	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
+		$(O)/plain:tests/integration/hosts_faults.sh \
+		$(O)/plain:tests/integration/hosts_cut.sh
 
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain

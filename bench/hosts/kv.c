@@ -3,9 +3,11 @@
  * hosts-kv: an engine's part in the demonstration and the tests of several hosts. Puts prompts made
  * by a generator, reads them elsewhere (locate, pull, every byte compared with the generator).
  *
- *   hosts-kv [--preset NAME] put CONTEXT PROMPT BLOCKS    (0: the context alone)
+ *   hosts-kv [--preset NAME] [--from BLOCK] put CONTEXT PROMPT BLOCKS  (0: the context alone)
  *   hosts-kv [--deadline MS] [--token-us US] [--stated-us US] [--expect BLOCKS] [--json]
  *            read CONTEXT PROMPT BLOCKS
+ *   hosts-kv [--deadline MS] [--token-ns NS] [--expect BLOCKS] [--json]
+ *            fetch|prefetch CONTEXT PROMPT BLOCKS  (fetch: as read, by tier_fetch_keys)
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *
  * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
@@ -29,11 +31,11 @@ struct kv {
 	tier_context *c;
 	const tier_geometry *g;
 	uint64_t prompt;
-	uint32_t blocks, tokens;
+	uint32_t blocks, tokens, from; /* put: without those before it */
 	tier_key *key;
 	uint64_t deadline_ms, token_ns, stated_us;
 	int64_t expect; /* negative: whatever there is */
-	bool json;
+	bool json, fetch;
 };
 
 /* ---- the generator ------------------------------------------------------------------------- */
@@ -104,7 +106,7 @@ static int put(struct kv *kv)
 {
 	uint8_t *bytes = calloc(1, tier_geometry_block_bytes(kv->g));
 
-	for (uint32_t i = 0; bytes && i < kv->blocks; i++) {
+	for (uint32_t i = kv->from; bytes && i < kv->blocks; i++) {
 		struct tier_put_options o = { .size = sizeof(o), .depth = i };
 
 		o.parent = i ? &kv->key[i - 1] : NULL;
@@ -232,6 +234,28 @@ static void tell(const struct kv *kv, const struct tier_hosts *where,
 	printf(" %s compared, all right\n", units_print_bytes(a, (uint64_t)bytes));
 }
 
+static int64_t bring(struct kv *kv, const struct tier_hosts_options *o, struct tier_hosts *where,
+		     struct tier_hosts *came)
+{
+	int64_t usable;
+
+	if (kv->fetch)
+		return tier_fetch_keys(kv->c, kv->key, kv->blocks, TIER_CXL, o, came);
+	usable = tier_locate(kv->c, kv->key, kv->blocks, o, where);
+	return usable < 0 ? usable : tier_pull(kv->c, kv->key, kv->blocks, o, came);
+}
+
+static int prefetch_prompt(struct kv *kv)
+{
+	struct tier_hosts_options o = { .size = sizeof(o), .token_ns = kv->token_ns };
+
+	o.deadline_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS;
+	if (tier_prefetch_keys(kv->c, kv->key, kv->blocks, &o) == 0)
+		return 0;
+	fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+	return 1;
+}
+
 static int read_prompt(struct kv *kv)
 {
 	struct tier_hosts_options o = { .size = sizeof(o), .token_ns = kv->token_ns };
@@ -241,9 +265,7 @@ static int read_prompt(struct kv *kv)
 
 	begun_ns = time_now_ns();
 	o.deadline_ns = begun_ns + kv->deadline_ms * NS_PER_MS;
-	usable = tier_locate(kv->c, kv->key, kv->blocks, &o, &where);
-	if (usable >= 0)
-		usable = tier_pull(kv->c, kv->key, kv->blocks, &o, &came);
+	usable = bring(kv, &o, &where, &came);
 	took_ns = time_now_ns() - begun_ns;
 	if (usable < 0) {
 		fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
@@ -297,7 +319,8 @@ int main(int argc, char **argv)
 		{ "preset", 1, NULL, 'p' },    { "deadline", 1, NULL, 'd' },
 		{ "token-us", 1, NULL, 't' },  { "token-ns", 1, NULL, 'n' },
 		{ "stated-us", 1, NULL, 's' }, { "expect", 1, NULL, 'x' },
-		{ "json", 0, NULL, 'j' },      { 0 },
+		{ "json", 0, NULL, 'j' },      { "from", 1, NULL, 'f' },
+		{ 0 },
 	};
 	struct kv kv = { .deadline_ms = 10000, .expect = -1 };
 	const char *preset = "tiny";
@@ -316,13 +339,16 @@ int main(int argc, char **argv)
 			kv.stated_us = strtoull(optarg, NULL, 10);
 		else if (c == 'x')
 			kv.expect = strtoll(optarg, NULL, 10);
+		else if (c == 'f')
+			kv.from = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (c == 'j')
 			kv.json = true;
 		else
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|delete CONTEXT PROMPT BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|prefetch|delete CONTEXT PROMPT"
+		      " BLOCKS\n",
 		      stderr);
 		return 2;
 	}
@@ -330,11 +356,13 @@ int main(int argc, char **argv)
 	kv.blocks = (uint32_t)strtoul(argv[optind + 3], NULL, 10);
 	if (kv.blocks > 8000)
 		return 2;
+	kv.fetch = strcmp(argv[optind], "fetch") == 0;
 	status = open_context(&kv, argv[optind + 1], preset);
 	if (status == 0)
-		status = strcmp(argv[optind], "put") == 0    ? put(&kv) :
-			 strcmp(argv[optind], "delete") == 0 ? delete_prompt(&kv) :
-							       read_prompt(&kv);
+		status = strcmp(argv[optind], "put") == 0      ? put(&kv) :
+			 strcmp(argv[optind], "delete") == 0   ? delete_prompt(&kv) :
+			 strcmp(argv[optind], "prefetch") == 0 ? prefetch_prompt(&kv) :
+								 read_prompt(&kv);
 	tier_close(kv.t);
 	free(kv.key);
 	return status;

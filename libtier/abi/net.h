@@ -12,6 +12,10 @@
  *                              <-      WHOLE          at last: it stood until then, or not (R1)
  *                              <-      END            instead: the grant ends early, and why
  *
+ *   any host                           an anchor's home (tierd/net/homes.h)
+ *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
+ *   FIND (tags)            ->  <-      HELD           who told it that they hold each
+ *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
  *   DELETE (keys)          ->  <-      PLACED         on all hosts
@@ -42,6 +46,8 @@
 #define NET_FRAME_BYTES 1048576u /* a frame ends with the page that reaches it */
 #define NET_GRANTS_MAX 2u
 #define NET_KEY_BYTES 32u
+#define NET_HOLDERS_MAX 8u
+#define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
 
 #define NET_HELLO 1u
 #define NET_PROBE 2u
@@ -51,6 +57,9 @@
 #define NET_PAGES 6u
 #define NET_END 7u
 #define NET_WHOLE 8u
+#define NET_HOLD 9u
+#define NET_FIND 10u
+#define NET_HELD 11u
 #define NET_LOCATE 16u
 #define NET_PULL 17u
 #define NET_PLACED 18u
@@ -127,6 +136,41 @@ struct net_pages {
 	/* count CRCs, 4 bytes each */
 }; /* 40 bytes */
 
+/* What one host holds, or has not any more. */
+struct net_hold {
+	struct net_header header;
+	uint64_t id;
+	uint32_t count;
+	uint32_t reserved;
+	/* count net_holding */
+}; /* 32 bytes */
+
+struct net_holding {
+	uint64_t tag;  /* of an anchor: key, context and epoch */
+	uint32_t host; /* a digest of its name */
+	uint32_t gone; /* 0, 1: it is not there any more */
+}; /* 16 bytes */
+
+struct net_find {
+	struct net_header header;
+	uint64_t id;
+	uint32_t count;
+	uint32_t reserved;
+	/* count tags, 8 bytes each */
+}; /* 32 bytes */
+
+struct net_held {
+	struct net_header header;
+	uint64_t id;
+	uint32_t count; /* 0 after HOLD */
+	uint32_t reserved;
+	/* count net_holders, in the order of FIND */
+}; /* 32 bytes */
+
+struct net_holders {
+	uint32_t host[NET_HOLDERS_MAX]; /* the newest first; 0 = no more */
+}; /* 32 bytes */
+
 /* END, WHOLE */
 struct net_word {
 	struct net_header header;
@@ -134,6 +178,8 @@ struct net_word {
 	int32_t error; /* WHOLE: 0, or -ESTALE, -ETIMEDOUT: it did not stand */
 	uint32_t reserved;
 }; /* 32 bytes */
+
+#define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */
 
 /* LOCATE, PULL, DELETE */
 struct net_want {
@@ -144,7 +190,8 @@ struct net_want {
 	uint64_t salt;
 	uint32_t klass;
 	uint32_t count;
-	uint8_t reserved[16];
+	uint32_t flags; /* NET_WANT_* */
+	uint8_t reserved[12];
 	/* count keys, from the sequence's start */
 }; /* 128 bytes */
 

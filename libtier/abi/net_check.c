@@ -30,6 +30,15 @@ struct net_form net_form(uint16_t type)
 	case NET_END:
 	case NET_WHOLE:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
+	case NET_HOLD:
+		return (struct net_form){ sizeof(struct net_hold), sizeof(struct net_holding),
+					  NET_TAGS_MAX };
+	case NET_FIND:
+		return (struct net_form){ sizeof(struct net_find), sizeof(uint64_t),
+					  NET_TAGS_MAX };
+	case NET_HELD:
+		return (struct net_form){ sizeof(struct net_held), sizeof(struct net_holders),
+					  NET_TAGS_MAX };
 	case NET_LOCATE:
 	case NET_PULL:
 	case NET_DELETE:
@@ -62,6 +71,11 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		break;
 	case NET_PAGES:
 		at = offsetof(struct net_pages, count);
+		break;
+	case NET_HOLD:
+	case NET_FIND:
+	case NET_HELD: /* of one form */
+		at = offsetof(struct net_find, count);
 		break;
 	case NET_LOCATE:
 	case NET_PULL:
@@ -142,11 +156,16 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_END:
 	case NET_WHOLE:
 		return error_good(word->error) && !word->reserved;
+	case NET_HOLD:
+	case NET_FIND:
+	case NET_HELD:
+		return !((const struct net_find *)m)->reserved;
 	case NET_LOCATE:
 	case NET_PULL:
 	case NET_DELETE:
 		return name_good(want->context, sizeof(want->context), false) &&
 		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&
+		       want->flags <= (type == NET_PULL ? NET_WANT_GO_ON : 0) &&
 		       zero(want->reserved, sizeof(want->reserved));
 	case NET_PLACED:
 		return error_good(placed->error) &&

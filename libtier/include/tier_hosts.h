@@ -60,6 +60,26 @@ int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
 		  const struct tier_hosts_options *options, struct tier_hosts *out);
 
 /*
+ * Fetch a prefix by its keys, wherever it is: what is here comes to `level` (TIER_HBM, _CXL) as
+ * by tier_fetch, what others hold by tier_pull, unless computing is faster (token_ns). Returns how
+ * many blocks from the first are in it, by the deadline at the latest; tier_match tells which they
+ * are. out may be NULL; its status says why not more. Where no tierd-net runs, or the context is
+ * not shared, what is here is fetched and that is no error. Errors otherwise as of these two.
+ * Blocks. Any thread.
+ */
+int64_t tier_fetch_keys(tier_context *c, const tier_key *keys, uint32_t count, uint32_t level,
+			const struct tier_hosts_options *options, struct tier_hosts *out);
+
+/*
+ * Begin to bring what others hold of a prefix, as tier_pull, and do not wait: it comes by the
+ * deadline, or computing is faster, or it does not come; tier_match tells. Who wants the same
+ * meanwhile (tier_fetch_keys, tier_pull) waits for this one and takes it from here. klass 0 =
+ * TIER_CLASS_DEADLINE. Returns 0 when tierd-net has begun. Errors as tier_pull. Any thread.
+ */
+int tier_prefetch_keys(tier_context *c, const tier_key *keys, uint32_t count,
+		       const struct tier_hosts_options *options);
+
+/*
  * Delete blocks by key, in prefix order, on every host that shares the context. Returns 0 when each
  * host that is alive has done it, durably; one that is cut off has stopped to count as alive then,
  * and does it before it shares the context again. What is put later under these keys is another

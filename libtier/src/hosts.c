@@ -151,7 +151,7 @@ static int ask_once(struct tier *t, int fd, const struct net_want *m, struct net
 
 	if (rc == 0)
 		rc = receive(own, answer, deadline_ns);
-	if (rc == 0)
+	if (rc == 0 && !m->flags)
 		keep_idle(t, &own);
 	return rc;
 }
@@ -192,18 +192,31 @@ static int read_options(struct tier_hosts_options *o, const struct tier_hosts_op
 	return 0;
 }
 
-/* keys[count] and what they are asked for; out may be NULL. */
-static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
-		   const struct tier_hosts_options *options, struct tier_hosts *out, uint16_t type)
+static int check_keys(tier_context *c, const tier_key *keys, uint32_t count,
+		      const struct tier_hosts *out)
 {
-	struct net_want *m CLEANUP_FREE = NULL;
-	struct tier_hosts_options o;
 	int rc = context_check(c);
 
 	if (rc == 0 && (!keys || !count || count > NET_LOCAL_KEYS_MAX))
 		rc = error_set(-EINVAL, "hosts: no keys, or over %u", NET_LOCAL_KEYS_MAX);
 	if (rc == 0 && out && out->size < sizeof(out->size))
 		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
+	return rc;
+}
+
+/* A message's type, and above it its flags. */
+#define PULL_AND_GO_ON (NET_PULL | NET_WANT_GO_ON << 16)
+
+/* keys[count] and what they are asked for; out may be NULL. */
+static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
+		   const struct tier_hosts_options *options, struct tier_hosts *out, uint32_t what)
+{
+	uint16_t type = (uint16_t)what;
+	uint32_t flags = what >> 16;
+	struct net_want *m CLEANUP_FREE = NULL;
+	struct tier_hosts_options o;
+	int rc = check_keys(c, keys, count, out);
+
 	if (rc == 0)
 		rc = read_options(&o, options,
 				  type == NET_DELETE ? HOSTS_DELETE_NS : HOSTS_DEFAULT_NS);
@@ -218,7 +231,8 @@ static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
 	m->deadline_ns = o.deadline_ns;
 	m->token_ns = o.token_ns;
 	m->salt = o.salt;
-	m->klass = o.klass;
+	m->klass = flags && !o.klass ? TIER_CLASS_DEADLINE : o.klass;
+	m->flags = flags;
 	m->count = count;
 	memcpy(m + 1, keys, count * sizeof(*keys));
 	return exchange(c->t, m, out);
@@ -234,6 +248,81 @@ int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
 		  const struct tier_hosts_options *options, struct tier_hosts *out)
 {
 	return ask(c, keys, count, options, out, NET_PULL);
+}
+
+int tier_prefetch_keys(tier_context *c, const tier_key *keys, uint32_t count,
+		       const struct tier_hosts_options *options)
+{
+	int64_t rc = ask(c, keys, count, options, NULL, PULL_AND_GO_ON);
+
+	return rc < 0 ? (int)rc : 0;
+}
+
+/* ---- a prefix, wherever it is -------------------------------------------------------------- */
+
+struct keys_wanted {
+	tier_context *c;
+	const tier_key *keys;
+	uint32_t count;
+	struct tier_ask ask; /* of what is here */
+};
+
+/* What is here of it, into the tier. */
+static int64_t fetch_here(const struct keys_wanted *w)
+{
+	struct tier_found *found CLEANUP_FREE = calloc(w->count, sizeof(*found));
+	tier_block *block CLEANUP_FREE = calloc(w->count, sizeof(*block));
+	int64_t usable;
+
+	if (!found || !block)
+		return error_note(-ENOMEM, "hosts: out of memory");
+	usable = tier_match(w->c, w->keys, w->count, found);
+	for (int64_t i = 0; i < usable; i++)
+		block[i] = found[i].block;
+	return usable <= 0 ? usable : tier_fetch(w->c, block, (uint32_t)usable, &w->ask);
+}
+
+/* Nobody to ask, or nothing to share, is how a host alone is. */
+static bool alone(int64_t rc)
+{
+	return rc == -ENOTCONN || rc == -ENOENT;
+}
+
+int64_t tier_fetch_keys(tier_context *c, const tier_key *keys, uint32_t count, uint32_t level,
+			const struct tier_hosts_options *options, struct tier_hosts *out)
+{
+	struct keys_wanted w = { .c = c, .keys = keys, .count = count };
+	struct tier_hosts came = { .size = sizeof(came), .status = TIER_MISSED };
+	struct tier_hosts_options o;
+	int64_t here, pulled;
+	int rc = check_keys(c, keys, count, out);
+
+	if (rc == 0)
+		rc = read_options(&o, options, HOSTS_DEFAULT_NS);
+	if (rc)
+		return rc;
+	o.size = sizeof(o); /* NULL has none */
+	w.ask = (struct tier_ask){ .size = sizeof(w.ask), .tier = level, .klass = o.klass,
+				   .deadline_ns = o.deadline_ns };
+	here = fetch_here(&w);
+	came.local = here > 0 ? (uint32_t)here : 0;
+	if (here >= 0 && here < count && time_now_ns() < o.deadline_ns) {
+		pulled = tier_pull(c, keys, count, &o, &came);
+		if (pulled < 0 && !alone(pulled))
+			return here ? here : pulled;
+		if (pulled > here)
+			here = fetch_here(&w);
+	}
+	came.usable = here > 0 ? (uint32_t)here : 0;
+	if (came.usable == count)
+		came.status = TIER_READY;
+	else if (time_now_ns() >= o.deadline_ns)
+		came.status = TIER_LATE;
+	if (out) {
+		came.size = out->size;
+		memcpy(out, &came, out->size < sizeof(came) ? out->size : sizeof(came));
+	}
+	return here;
 }
 
 int tier_hosts_delete(tier_context *c, const tier_key *keys, uint32_t count,

@@ -83,6 +83,36 @@ reads B 1 50 '"local": 50'
 kv B put kv 5 7
 kv A put kv 5 50
 reads B 5 50 '"local": 7'
+# By fetch and by prefetch alone: from the other host's memory and NVMe, a part from our own NVMe;
+# what computing does faster is not brought, nor what the deadline is too short for.
+bytes_in() {
+	ctl B --json hosts | python3 -c 'import json, sys
+print(sum(p["bytes_in"] for p in json.load(sys.stdin)["peers"]))'
+}
+fetches() { # PROMPT BLOCKS-THERE-THEN PATTERN [OPTION...]
+	local prompt=$1 expect=$2 pattern=$3
+	shift 3
+	wants 0 "$pattern" kv B --json --expect "$expect" "$@" fetch kv "$prompt" 50
+}
+kv A put kv 50 50
+fetches 50 50 '"local": 0, "usable": 50, "status": "ready"'
+kv B put kv 51 7
+ctl B drain >/dev/null
+ctl B evict kv cxl >/dev/null
+kv A put kv 51 50
+ctl A drain >/dev/null
+ctl A evict kv cxl >/dev/null
+fetches 51 50 '"local": 7, "usable": 50, "status": "ready"'
+fetches 51 50 '"local": 50, "usable": 50, "status": "ready", "bytes": 0'
+kv A put kv 52 45
+fetches 52 45 '"usable": 45, "status": "missed"'
+kv A put kv 53 50
+fetches 53 0 '"status": "dropped"' --token-ns 1
+before=$(bytes_in)
+kv B --deadline 20000 prefetch kv 53 50
+came() { [ $(($(bytes_in) - before)) = $((50 * 6 * 4096)) ]; }
+eventually 20 came || lab_fail 'a prefetch brings nothing'
+fetches 53 50 '"status": "ready", "bytes": 0'
 # And back.
 kv B put kv 6 50
 reads A 6 50 '"host": "B"'
@@ -131,6 +161,10 @@ bench/hosts/certs "$LAB/certs" "${long}x"
 wants 0 'turned away' strangers certificate "${address[A]}" "$LAB/certs/${long}x" "$long"
 # No epoch that no tierd takes: all hosts would try it for ever.
 wants 1 'up to' ctl A hosts epoch kv 4294967296
+
+# Where nothing is shared, a fetch by keys is that of what is here.
+kv B put own 1 20
+wants 0 '"usable": 20, "status": "missed"' kv B --json --expect 20 fetch own 1 50
 
 # The contexts' epochs differ: nothing of the old one is a hit.
 ctl B context epoch kv >/dev/null
@@ -193,11 +227,11 @@ kv C put kv 11 34
 reads B 11 34 '"located": 34, "host": "C"'
 kv A put kv 11 50
 reads B 11 50 '"located": 50, "host": "A", .*"local": 34'
+# One host has its beginning and another one the rest: it comes from both.
+kv A put kv 13 20
+kv C --from 15 put kv 13 50
+reads B 13 50 '"local": 0, "usable": 50, "status": "ready"'
 for prompt in 20 21 22 23 24 25; do kv C put kv $prompt 50; done
-bytes_in() {
-	ctl B --json hosts | python3 -c 'import json, sys
-print(sum(p["bytes_in"] for p in json.load(sys.stdin)["peers"]))'
-}
 before=$(bytes_in)
 readers=()
 for prompt in 20 21 22 23 24 25 20 21; do
@@ -302,8 +336,10 @@ if command -v etcd >/dev/null; then
 	meet A B
 	gone() { kv B --expect 0 read kv 41 50; }
 	eventually 20 gone || lab_fail 'who was away still has what was deleted'
+	# It serves and fetches again when it has said so, and when who hung up on it is met.
 	kv A put kv 42 50
-	reads B 42 50 '"status": "ready"'
+	back() { kv B --expect 50 read kv 42 50; }
+	eventually 20 back || lab_fail 'who was away fetches nothing'
 	net_down B
 	wants 0 '' kv A delete kv 42 50
 	net_up B --tls "$LAB/certs/B" --etcd "$url" --lease 2s

@@ -531,6 +531,11 @@ static int try_hosts(struct world *w)
 		rc = negative(tier_pull(w->c, w->key, BLOCKS, NULL, &out));
 	if (rc == -ENOTCONN)
 		rc = tier_hosts_delete(w->c, w->key, BLOCKS, NULL);
+	if (rc == -ENOTCONN)
+		rc = tier_prefetch_keys(w->c, w->key, BLOCKS, NULL);
+	if (rc == -ENOTCONN) /* what is here is fetched */
+		rc = negative(tier_fetch_keys(w->c, w->key, BLOCKS, TIER_CXL, NULL, &out)) ?:
+		     -ENOTCONN;
 	return rc == -ENOTCONN ? 0 : rc;
 }
 

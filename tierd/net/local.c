@@ -13,7 +13,7 @@
 
 #define LOCAL_IDLE_NS (10 * NS_PER_S)
 #define LOCAL_ANSWER_NS (1 * NS_PER_S)
-#define PULL_HOSTS 3u /* asked one after another when each fails */
+#define PULL_HOSTS 3u /* one after another: each fails, or has a part */
 
 /* ---- locate, pull -------------------------------------------------------------------------- */
 
@@ -54,6 +54,7 @@ static void found(struct net_placed *out, const struct placed *p)
 static void pull(struct node *n, struct wanted *w, struct net_placed *out)
 {
 	for (uint32_t i = 0; i < PULL_HOSTS && time_now_ns() < w->want->deadline_ns; i++) {
+		uint32_t had = w->local;
 		struct placed p;
 
 		locate(n, w, &p);
@@ -69,8 +70,9 @@ static void pull(struct node *n, struct wanted *w, struct net_placed *out)
 		out->usable = w->local;
 		if (out->bytes)
 			memcpy(out->host, p.name, sizeof(out->host));
-		if (!p.lost || out->usable == w->want->count)
-			return;
+		if (out->usable == w->want->count || out->status == TIER_DROPPED ||
+		    (!p.lost && (p.hosts < 2 || out->usable == had)))
+			return; /* else the rest may lie on another one */
 	}
 }
 
@@ -92,23 +94,49 @@ static void place(struct node *n, struct wanted *w, struct net_placed *out)
 		too_slow(w, &p, &out->compute_ns);
 }
 
-static void answer_want(struct node *n, const struct net_want *m, const struct ucred *who,
-			struct net_placed *out)
+/* What is asked for and what of it is here; false: out says why not. */
+static bool want_begin(struct node *n, struct wanted *w, const struct ucred *who,
+		       struct net_placed *out)
 {
-	struct wanted w = { .want = m, .keys = (const void *)(m + 1), .begun_ns = time_now_ns() };
 	int64_t local;
 
-	out->error = share_named(n, m->context, who, &w.share);
+	w->keys = (const void *)(w->want + 1);
+	w->begun_ns = time_now_ns();
+	out->error = share_named(n, w->want->context, who, &w->share);
 	if (out->error) {
 		snprintf(out->text, sizeof(out->text), "%s", refusal(out->error));
-		return;
+		return false;
 	}
-	local = tier_match(w.share->c, w.keys, m->count, NULL);
-	w.epoch = tier_context_epoch(w.share->c);
-	w.deleted = share_deleted(n, w.share);
-	w.local = local < 0 ? 0 : (uint32_t)local;
-	place(n, &w, out);
-	share_put(n, w.share);
+	local = tier_match(w->share->c, w->keys, w->want->count, NULL);
+	w->epoch = tier_context_epoch(w->share->c);
+	w->deleted = share_deleted(n, w->share);
+	w->local = local < 0 ? 0 : (uint32_t)local;
+	return true;
+}
+
+static int answer(struct conn *c, const struct net_placed *out)
+{
+	return conn_send_message(c, &out->header, time_now_ns() + LOCAL_ANSWER_NS);
+}
+
+/* An engine that does not wait is answered first. */
+static int answer_want(struct node *n, struct conn *c, const struct ucred *who,
+		       struct net_placed *out)
+{
+	struct wanted w = { .want = (const void *)c->message };
+	bool waits = !(w.want->flags & NET_WANT_GO_ON), begun = want_begin(n, &w, who, out);
+	int rc = 0;
+
+	if (begun && !waits) {
+		out->local = out->usable = w.local;
+		out->status = TIER_LATE;
+		rc = answer(c, out);
+	}
+	if (begun && rc == 0)
+		place(n, &w, out);
+	if (begun)
+		share_put(n, w.share);
+	return begun && !waits ? rc : answer(c, out);
 }
 
 /* Of all hosts that share the context. Who may write it may. */
@@ -141,11 +169,10 @@ static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 
 	/* libtier asks for no more: who speaks for themselves holds no puller longer than that. */
 	m->deadline_ns = m->deadline_ns < most_ns ? m->deadline_ns : most_ns;
-	if (m->header.type == NET_DELETE)
-		answer_delete(n, m, who, &out);
-	else
-		answer_want(n, m, who, &out);
-	return conn_send_message(c, &out.header, time_now_ns() + LOCAL_ANSWER_NS);
+	if (m->header.type != NET_DELETE)
+		return answer_want(n, c, who, &out);
+	answer_delete(n, m, who, &out);
+	return answer(c, &out);
 }
 
 /* ---- operators ----------------------------------------------------------------------------- */

@@ -45,21 +45,29 @@ struct job {
 
 /* ---- pullers ------------------------------------------------------------------------------- */
 
-/* A free one, unless another one brings the same already; *same: it does. */
-static struct puller *puller_free(struct node *n, const struct share *s, const tier_key *from,
-				  bool *same) REQUIRES(n->pullers_lock)
+/*
+ * A free one, unless another one brings the same already; *same: it does. The last one is for those
+ * who wait for it.
+ */
+static struct puller *puller_free(struct node *n, const struct wanted *w, bool *same)
+	REQUIRES(n->pullers_lock)
 {
+	uint32_t spare = w->want->klass == TIER_CLASS_DEMAND || n->config.pullers < 2 ? 0 : 1;
 	struct puller *found = NULL;
+	uint32_t unused = 0;
 
 	for (uint32_t i = 0; i < n->config.pullers; i++) {
 		struct puller *p = &n->puller[i];
 
-		if (!p->busy)
+		if (!p->busy) {
 			found = p;
-		else if (p->share == s && memcmp(&p->from, from, sizeof(*from)) == 0)
+			unused++;
+		} else if (p->share == w->share &&
+			   memcmp(&p->from, &w->keys[w->local], sizeof(p->from)) == 0) {
 			*same = true;
+		}
 	}
-	return *same ? NULL : found;
+	return *same || unused <= spare ? NULL : found;
 }
 
 static struct puller *puller_take(struct node *n, const struct wanted *w)
@@ -70,7 +78,7 @@ static struct puller *puller_take(struct node *n, const struct wanted *w)
 	LOCK_SCOPE(&n->pullers_lock);
 	while (rc != ETIMEDOUT) {
 		bool same = false;
-		struct puller *p = puller_free(n, w->share, &w->keys[w->local], &same);
+		struct puller *p = puller_free(n, w, &same);
 
 		if (p) {
 			p->busy = true;

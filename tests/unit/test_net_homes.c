@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Homes of anchors: when a member goes or comes, only its own anchors move (K2); a home names the
+ * newest holders (K3), forgets what was told longest ago, and believes a host about itself alone.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tierd/net/homes.h"
+
+#define MEMBERS 40u
+#define TAGS 20000u
+
+static uint64_t tag(uint32_t number)
+{
+	uint8_t context[32] = { 3 }, key[NET_KEY_BYTES] = { 0 };
+
+	memcpy(key, &number, sizeof(number));
+	return homes_tag(context, 1, key);
+}
+
+static void members_of(uint32_t member[MEMBERS])
+{
+	char name[16];
+
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		snprintf(name, sizeof(name), "host%u", i);
+		member[i] = homes_host(name);
+	}
+}
+
+static void only_its_own_move(void **state)
+{
+	uint32_t member[MEMBERS], fewer[MEMBERS], at[MEMBERS] = { 0 }, moved = 0;
+
+	(void)state;
+	members_of(member);
+	for (uint32_t i = 1; i < MEMBERS; i++) /* without the first, backwards */
+		fewer[i - 1] = member[MEMBERS - i];
+	for (uint32_t i = 0; i < TAGS; i++) {
+		uint32_t home = homes_of(member, MEMBERS, tag(i));
+		uint32_t then = homes_of(fewer, MEMBERS - 1, tag(i));
+
+		at[home]++;
+		if (home == 0)
+			moved++;
+		else
+			assert_int_equal(member[home], fewer[then]);
+	}
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		assert_in_range(at[i], TAGS / MEMBERS * 3 / 4, TAGS / MEMBERS * 5 / 4);
+	assert_int_equal(moved, at[0]);
+}
+
+static struct homes home_new(uint32_t room)
+{
+	struct homes h = { .room = room };
+
+	h.slot = calloc(room + HOMES_WINDOW, sizeof(*h.slot));
+	assert_non_null(h.slot);
+	return h;
+}
+
+static void the_newest_holders(void **state)
+{
+	struct homes h = home_new(1024);
+	uint32_t host[HOMES_HOLDERS];
+
+	(void)state;
+	for (uint32_t i = 1; i <= HOMES_HOLDERS + 2; i++)
+		homes_hold(&h, tag(1), i, i);
+	homes_hold(&h, tag(2), 77, 1);
+	assert_int_equal(homes_find(&h, tag(1), host), HOMES_HOLDERS);
+	for (uint32_t i = 0; i < HOMES_HOLDERS; i++)
+		assert_int_equal(host[i], HOMES_HOLDERS + 2 - i);
+	homes_hold(&h, tag(1), 4, 100); /* told again */
+	homes_drop(&h, tag(1), 10);
+	homes_drop(&h, tag(1), 1); /* it is not in it */
+	assert_int_equal(homes_find(&h, tag(1), host), HOMES_HOLDERS - 1);
+	assert_int_equal(host[0], 4);
+	assert_int_equal(homes_find(&h, tag(2), host), 1);
+	assert_int_equal(host[0], 77);
+	assert_int_equal(host[1], 0);
+	assert_int_equal(homes_find(&h, tag(3), host), 0);
+	free(h.slot);
+}
+
+/* Of ten times too many, the last ones told are there. */
+static void the_oldest_is_forgotten(void **state)
+{
+	struct homes h = home_new(64);
+	uint32_t host[HOMES_HOLDERS], there = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 640; i++)
+		homes_hold(&h, tag(i), 1, i);
+	for (uint32_t i = 0; i < 600; i++)
+		there += homes_find(&h, tag(i), host);
+	assert_in_range(there, 1, 64 + HOMES_WINDOW);
+	for (uint32_t i = 632; i < 640; i++)
+		assert_int_equal(homes_find(&h, tag(i), host), 1);
+	free(h.slot);
+}
+
+static void told_by_message(void **state)
+{
+	struct homes h = home_new(1024);
+	struct {
+		struct net_hold m;
+		struct net_holding one[3];
+	} hold = { .m = { .header = { NET_MAGIC, NET_VERSION, NET_HOLD, sizeof(hold), 0 },
+			  .count = 3 },
+		   .one = { { tag(1), 5, 0 }, { tag(2), 6, 0 }, { tag(3), 6, 1 } } };
+	struct {
+		struct net_find m;
+		uint64_t tag[3];
+	} find = { .m = { .header = { NET_MAGIC, NET_VERSION, NET_FIND, sizeof(find), 0 },
+			  .id = 9, .count = 3 },
+		   .tag = { tag(1), tag(2), tag(3) } };
+	struct {
+		struct net_held m;
+		struct net_holders of[3];
+	} held;
+
+	(void)state;
+	homes_hold(&h, tag(3), 6, 1);
+	assert_int_equal(net_check(&hold, sizeof(hold)), sizeof(hold));
+	homes_take(&h, &hold.m, 5, 2); /* of itself; of another one; another one has it not */
+	assert_int_equal(net_check(&find, sizeof(find)), sizeof(find));
+	homes_answer(&h, &find.m, &held.m);
+	assert_int_equal(net_check(&held, sizeof(held)), sizeof(held));
+	assert_int_equal(held.m.id, 9);
+	assert_int_equal(held.of[0].host[0], 5);
+	assert_int_equal(held.of[1].host[0], 0);
+	assert_int_equal(held.of[2].host[0], 0);
+	free(h.slot);
+}
+
+static void of_another_epoch(void **state)
+{
+	uint8_t context[32] = { 3 }, other[32] = { 4 }, key[NET_KEY_BYTES] = { 9 };
+	uint64_t t = homes_tag(context, 1, key);
+
+	(void)state;
+	assert_true(t != homes_tag(context, 2, key));
+	assert_true(t != homes_tag(other, 1, key));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_its_own_move),  cmocka_unit_test(the_newest_holders),
+		cmocka_unit_test(the_oldest_is_forgotten), cmocka_unit_test(told_by_message),
+		cmocka_unit_test(of_another_epoch),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

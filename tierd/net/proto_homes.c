@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Homes of anchors; see homes.h. A tag may lie in HOMES_WINDOW slots from where its hash says, one
+ * slot a holder: all of them are looked at, so nothing is left behind by what is taken away, and a
+ * table that is too small forgets what was told longest ago.
+ */
+#include <string.h>
+
+#include "tierd/net/homes.h"
+
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 32;
+	x *= UINT64_C(0xd6e8feb86659fd93);
+	x ^= x >> 32;
+	x *= UINT64_C(0xd6e8feb86659fd93);
+	return x ^ x >> 32;
+}
+
+uint32_t homes_host(const char *name)
+{
+	uint64_t x = UINT64_C(0xcbf29ce484222325);
+
+	for (; *name; name++)
+		x = (x ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+	x = mix(x) >> 32;
+	return x ? (uint32_t)x : 1;
+}
+
+uint64_t homes_tag(const uint8_t context[32], uint64_t epoch, const uint8_t key[NET_KEY_BYTES])
+{
+	uint64_t a, b;
+
+	memcpy(&a, context, sizeof(a));
+	memcpy(&b, key, sizeof(b));
+	a = mix(mix(a + epoch) ^ b);
+	return a ? a : 1;
+}
+
+uint32_t homes_of(const uint32_t *member, uint32_t count, uint64_t tag)
+{
+	uint64_t most = 0;
+	uint32_t home = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t weight = mix(tag ^ (uint64_t)member[i] << 32 ^ member[i]);
+
+		/* Two that weigh the same: the order of the list must not tell. */
+		if (i && (weight < most || (weight == most && member[i] < member[home])))
+			continue;
+		most = weight;
+		home = i;
+	}
+	return home;
+}
+
+static struct homes_slot *window(const struct homes *h, uint64_t tag)
+{
+	return &h->slot[tag & (h->room - 1)];
+}
+
+/* The one told longest ago, of a tag (0: of any); NULL: there is none. */
+static struct homes_slot *oldest(struct homes_slot *w, uint64_t tag)
+{
+	struct homes_slot *old = NULL;
+
+	for (uint32_t i = 0; i < HOMES_WINDOW; i++)
+		if ((!tag || w[i].tag == tag) && (!old || w[i].told_s < old->told_s))
+			old = &w[i];
+	return old;
+}
+
+void homes_hold(struct homes *h, uint64_t tag, uint32_t host, uint32_t now_s)
+{
+	struct homes_slot *w = window(h, tag), *take = NULL;
+	uint32_t holders = 0;
+
+	for (uint32_t i = 0; i < HOMES_WINDOW; i++) {
+		if (w[i].tag == tag && w[i].host == host) {
+			w[i].told_s = now_s;
+			return;
+		}
+		holders += w[i].tag == tag;
+		if (!w[i].tag && !take)
+			take = &w[i];
+	}
+	if (holders >= HOMES_HOLDERS)
+		take = oldest(w, tag);
+	else if (!take)
+		take = oldest(w, 0);
+	*take = (struct homes_slot){ .tag = tag, .host = host, .told_s = now_s };
+}
+
+void homes_drop(struct homes *h, uint64_t tag, uint32_t host)
+{
+	struct homes_slot *w = window(h, tag);
+
+	for (uint32_t i = 0; i < HOMES_WINDOW; i++)
+		if (w[i].tag == tag && w[i].host == host)
+			w[i] = (struct homes_slot){ 0 };
+}
+
+uint32_t homes_find(const struct homes *h, uint64_t tag, uint32_t host[HOMES_HOLDERS])
+{
+	const struct homes_slot *w = window(h, tag);
+	uint32_t told_s[HOMES_HOLDERS], n = 0;
+
+	memset(host, 0, HOMES_HOLDERS * sizeof(*host));
+	for (uint32_t i = 0; i < HOMES_WINDOW && n < HOMES_HOLDERS; i++) {
+		uint32_t k = n;
+
+		if (w[i].tag != tag)
+			continue;
+		for (; k && told_s[k - 1] < w[i].told_s; k--) {
+			told_s[k] = told_s[k - 1];
+			host[k] = host[k - 1];
+		}
+		told_s[k] = w[i].told_s;
+		host[k] = w[i].host;
+		n++;
+	}
+	return n;
+}
+
+void homes_take(struct homes *h, const struct net_hold *m, uint32_t from, uint32_t now_s)
+{
+	const uint8_t *at = (const uint8_t *)(m + 1);
+
+	for (uint32_t i = 0; i < m->count; i++, at += sizeof(struct net_holding)) {
+		struct net_holding one;
+
+		memcpy(&one, at, sizeof(one));
+		if (!one.tag)
+			continue;
+		if (one.gone)
+			homes_drop(h, one.tag, one.host);
+		else if (one.host == from)
+			homes_hold(h, one.tag, from, now_s);
+	}
+}
+
+void homes_answer(const struct homes *h, const struct net_find *m, struct net_held *out)
+{
+	const uint8_t *at = (const uint8_t *)(m + 1);
+	uint8_t *to = (uint8_t *)(out + 1);
+
+	*out = (struct net_held){
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELD },
+		.id = m->id, .count = m->count,
+	};
+	out->header.length = (uint32_t)(sizeof(*out) + m->count * sizeof(struct net_holders));
+	for (uint32_t i = 0; i < m->count; i++) {
+		struct net_holders one;
+		uint64_t tag;
+
+		memcpy(&tag, at + i * sizeof(tag), sizeof(tag));
+		homes_find(h, tag, one.host);
+		memcpy(to + i * sizeof(one), &one, sizeof(one));
+	}
+}
