@@ -122,7 +122,7 @@ int names_look(const struct abi_names *n, uint32_t slots, const char *name, uint
 	uint64_t key[2], generation = atomic_load_acquire_u64(&n->generation);
 	int rc = -EAGAIN;
 
-	/* N3: what is absent from one that is being filled says nothing, were it READY behind it. */
+	/* N3: what one that is being filled lacks says nothing, were it READY behind it. */
 	if (atomic_load_acquire_u32(&n->state) == ABI_NAMES_FILLING)
 		return -EAGAIN;
 	names_key(n, name, bytes, key);
