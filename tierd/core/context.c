@@ -12,7 +12,6 @@
 #include "libtier/base/atomic.h"
 #include "tierd/core/state.h"
 
-#define SWEEP_SLOTS 32768u
 #define BLOCKS_MAX ((1u << 30) - 2) /* policies and block_meta keep slots in 30 bits */
 
 /* ---- plan --------------------------------------------------------------------------------- */
@@ -312,6 +311,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	if (!x)
 		return -ENOMEM;
 	x->index = index;
+	x->part_of = x->part_at = ABI_SLOT_NONE;
 	x->id = *id = index | (uint32_t)++c->context_generation << 16;
 	x->spec = *spec;
 	x->memory = *memory;
@@ -429,8 +429,7 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	c->voids++;
 	x->spec.epoch = epoch;
 	index_epoch(&x->ix, epoch); /* readers at once; the answer when it is durable */
-	x->sweeping = true;
-	x->sweep_slot = 0;
+	context_sweep(c, x);
 	request_wake_phase(c, REQUEST_WRITTEN); /* durable puts of the old epoch fail now */
 	request_wake_phase(c, REQUEST_SYNC);
 	catalog_write(c, token, epoch);
@@ -467,10 +466,10 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	c->voids++;
 	x->closing = true;
 	x->gone_token = gone;
-	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
 	index_event(&x->ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 	meter_begin(&c->meter);
+	context_sweep(c, x);
 	leave_context(c, x);
 	lend_context_closing(c, x);
 	request_context_gone(c, x);
@@ -502,8 +501,8 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint64_t token = x->gone_token;
 	uint32_t id = x->id;
 
-	if (!x->closing || x->leaving || x->slots_live || x->detached || x->punching ||
-	    x->lent || runs_of(c, x) || request_of_context(c, x))
+	if (!x->closing || x->leaving || x->sweeping || x->slots_live || x->detached ||
+	    x->punching || x->lent || runs_of(c, x) || request_of_context(c, x))
 		return;
 	evacuate_forget(c, x);
 	for (uint32_t i = 0; i < c->clients_high; i++) {
@@ -520,30 +519,9 @@ void context_maybe_gone(struct core *c, struct context *x)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-/* Blocks of old epochs, or all of a removed context, leave a few at a time. */
-static void sweep(struct core *c, struct context *x)
-{
-	for (uint32_t n = 0; n < SWEEP_SLOTS && x->sweep_slot < x->ix.slots_used; n++) {
-		uint32_t slot = x->sweep_slot++;
-		const struct abi_block *b = index_block(&x->ix, slot);
-
-		if (b->state == ABI_BLOCK_FREE ||
-		    (!x->closing && b->epoch == (uint32_t)x->spec.epoch))
-			continue;
-		block_drop(c, x, slot);
-	}
-	if (x->sweep_slot >= x->ix.slots_used)
-		x->sweeping = false;
-}
-
 void context_tick(struct core *c)
 {
-	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		struct context *x = c->context[i];
-
-		if (!x || (!x->sweeping && !x->closing))
-			continue;
-		sweep(c, x);
-		context_maybe_gone(c, x);
-	}
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->closing)
+			context_maybe_gone(c, c->context[i]);
 }

@@ -62,6 +62,7 @@ struct context {
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */
+	uint32_t part_of, part_at; /* prefix.c: a dropped parent, the next child to look at */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	struct {
 		uint32_t slot, page;

@@ -535,10 +535,10 @@ void core_event(struct core *c, const struct core_event *e)
 	evacuate_step(c);
 	stream_work(c);
 	request_run(c);
-	if (e->kind == CORE_EV_TICK && !first)
-		walk_on(c);
 	reserve_grow(c);
 	writeback_step(c);
+	if (e->kind == CORE_EV_TICK && !first)
+		walk_on(c);
 	sched_step(c);
 	c->metrics.items += c->meter.items;
 	if (c->meter.items > c->metrics.event_items_most)

@@ -2,7 +2,8 @@
 /*
  * What a client that has gone and a context that is removed had: conversations and pins may be so
  * many that they end in walks, a share of them in each turn. Until then all of it is charged to the
- * client, whose number is not given to another one (core_client_over), and keeps the context.
+ * client, whose number is not given to another one (core_client_over), and keeps the context. Its
+ * blocks leave the same way, as those of an epoch that is over do.
  */
 #include <assert.h>
 
@@ -39,6 +40,44 @@ void leave_context(struct core *c, struct context *x)
 	c->leaving += x->leaving;
 }
 
+/* Its blocks of old epochs leave, or all of them when it is removed. */
+void context_sweep(struct core *c, struct context *x)
+{
+	c->leaving += !x->sweeping;
+	x->sweeping = true;
+	x->sweep_slot = 0;
+}
+
+static void sweep(struct core *c, struct context *x)
+{
+	for (; x->sweep_slot < x->ix.slots_used && !meter_spent(&c->meter); x->sweep_slot++) {
+		const struct abi_block *b = index_block(&x->ix, x->sweep_slot);
+
+		meter_charge_table(&c->meter, x->sweep_slot % 8 == 0);
+		if (b->state == ABI_BLOCK_FREE ||
+		    (!x->closing && b->epoch == (uint32_t)x->spec.epoch))
+			continue;
+		meter_charge(&c->meter, 1);
+		block_drop(c, x, x->sweep_slot);
+	}
+	if (x->sweep_slot < x->ix.slots_used)
+		return;
+	x->sweeping = false;
+	c->leaving--;
+}
+
+/* Both are over with it now. */
+static bool context_ends(struct core *c, struct context *x)
+{
+	if (x->sweeping)
+		sweep(c, x);
+	if (x->leaving && context_left(c, x)) {
+		x->leaving = false;
+		c->leaving--;
+	}
+	return !x->sweeping && !x->leaving;
+}
+
 void leave_work(struct core *c)
 {
 	for (uint32_t i = 0; c->leaving && i < c->clients_high && !meter_spent(&c->meter); i++) {
@@ -51,10 +90,7 @@ void leave_work(struct core *c)
 	for (uint32_t i = 0; c->leaving && i < c->contexts_high && !meter_spent(&c->meter); i++) {
 		struct context *x = c->context[i];
 
-		if (!x || !x->leaving || !context_left(c, x))
-			continue;
-		x->leaving = false;
-		c->leaving--;
-		context_maybe_gone(c, x);
+		if (x && (x->sweeping || x->leaving) && context_ends(c, x))
+			context_maybe_gone(c, x);
 	}
 }

@@ -220,6 +220,7 @@ void core_context_free(struct core *c, struct context *x);
 /* leave.c */
 void leave_client(struct core *c, uint32_t id);
 void leave_context(struct core *c, struct context *x);
+void context_sweep(struct core *c, struct context *x);
 void leave_work(struct core *c);
 
 /* context.c */

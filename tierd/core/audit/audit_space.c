@@ -14,7 +14,7 @@ struct slabs {
 	uint64_t taken, taken_bits, punching, parked, returned, live, free, free_evacuated;
 	uint64_t class_free[ABI_PARTS_MAX], class_live[ABI_PARTS_MAX];
 	uint64_t class_going[ABI_PARTS_MAX];
-	uint64_t recalled, lent, lent_wrong;
+	uint64_t lent, lent_wrong;
 };
 
 static void audit_units(const struct space *s, const struct slab *at, struct slabs *n)
@@ -38,7 +38,6 @@ static void audit_slab(struct audit *a, const char *whose, const struct space *s
 	uint64_t vacant = used ? c->places - live : 0;
 
 	audit_compare(a, whose, "places of a slab", live, at->live);
-	n->recalled += at->recalled;
 	n->lent += at->lent;
 	n->lent_wrong += at->lent && at->state != SLAB_TAKEN;
 	n->taken += used || at->state == SLAB_PUNCHED;
@@ -68,7 +67,6 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 	audit_compare(a, whose, "slabs in use", n.taken_bits, n.taken);
 	audit_compare(a, whose, "slabs being punched", n.punching, s->punching);
 	audit_compare(a, whose, "slabs parked", n.parked, s->parked);
-	audit_compare(a, whose, "slabs wanted back", n.recalled, s->recalled);
 	audit_compare(a, whose, "slabs in devices that are emptied or punched", n.lent_wrong, 0);
 	a->lent += n.lent;
 	audit_compare(a, whose, "bytes of parked units", n.returned, s->returned);

@@ -82,6 +82,16 @@ void block_unlink(struct core *c, struct block_list *list, struct context *x, ui
 	list->count--;
 }
 
+/* The first one goes behind all others: the next walk begins with one that this did not look at. */
+void block_list_turn(struct core *c, struct block_list *list)
+{
+	struct context *x = c->context[list->head_ctx];
+	uint32_t slot = list->head;
+
+	block_unlink(c, list, x, slot);
+	block_link(c, list, x, slot);
+}
+
 uint64_t parts_mask(const struct context *x)
 {
 	return (1ull << x->spec.geometry.part_count) - 1;

@@ -11,6 +11,7 @@ void block_list_init(struct block_list *list);
 void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
 void block_link_first(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
 void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
+void block_list_turn(struct core *c, struct block_list *list);
 uint32_t dirty_log(const struct context *x, uint32_t slot);
 void writeback_unqueue(struct core *c, struct context *x, uint32_t slot);
 uint64_t parts_mask(const struct context *x);

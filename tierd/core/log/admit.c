@@ -136,7 +136,8 @@ uint32_t admit_first(struct core *c, struct context *x, uint32_t log)
 	uint32_t slot = ABI_SLOT_NONE;
 	bool any = false;
 
-	while (list->count) {
+	while (list->count && !meter_spent(&c->meter)) {
+		meter_charge(&c->meter, 1);
 		slot = first_before(x, list->head);
 		if (is_worth(c, x, slot))
 			break;

@@ -111,7 +111,7 @@ static void begin(struct drive *dv, uint32_t segment, bool hot)
 	k->summary_next = DISK_SECTOR;
 	k->part_bytes = k->part_cursor = 0;
 	k->tombs = 0;
-	k->runs = 0;
+	k->runs = k->passed = 0;
 	k->by_record = false;
 	k->phase = hot ? CLEAN_GATHER : CLEAN_TOMBS;
 	store_read_begin(dv->store, segment); /* it is not opened anew while we look at it */
@@ -247,7 +247,6 @@ static void finish(struct core *c, struct drive *dv)
 	store_read_end(dv->store, k->segment);
 	if (k->hot) {
 		k->spare = k->budget > 0;
-		evict_segment(c, dv, k->segment);
 	} else {
 		c->metrics.cleaned_segments++;
 		if (k->lives) /* of tombstones alone it is known before that records are won */
@@ -455,7 +454,8 @@ static void gather(struct core *c, struct drive *dv)
 	k->runs = k->at = 0;
 	k->voids = c->voids;
 	k->failed = k->recorded = false;
-	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err) {
+	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err &&
+	       !(k->runs && meter_spent(&c->meter))) {
 		if (may && !k->by_record &&
 		    free <= 1 + store_opened_cleaned(dv->store) - opened)
 			records_begin(k);
@@ -469,6 +469,8 @@ static void gather(struct core *c, struct drive *dv)
 		k->phase = CLEAN_HEADER;
 	else if (err == -EAGAIN)
 		summary_ask(c, dv);
+	else if (err == -EBUSY)
+		return; /* it looks on in a later event */
 	else if (err == -ENOENT || k->hot) /* hot, and no room to keep anything: dropped */
 		k->phase = CLEAN_STOP;
 	else
@@ -516,7 +518,7 @@ static void batch_over(struct core *c, struct drive *dv, bool ok)
 		}
 		run_over(c, dv, &k->run[i], ok);
 	}
-	k->runs = 0;
+	k->runs = k->passed = 0;
 	k->phase = CLEAN_GATHER;
 	dv->no_room &= !ok;
 	if (ok)
@@ -682,6 +684,8 @@ static void stop_step(struct core *c, struct drive *dv)
 			sync_want(dv);
 		return;
 	}
+	if (k->hot && !evict_segment(c, dv, k->segment))
+		return; /* the rest of it in a later event */
 	if (!k->hot)
 		store_tombs_carried(dv->store, k->segment);
 	finish(c, dv);

@@ -10,6 +10,8 @@
 
 #include "tierd/core/log/clean_priv.h"
 
+#define TORN_LOOKS 4096u /* blocks of a segment */
+
 static bool movable(const struct core *c, const struct drive *dv, const struct context *x,
 		    uint32_t slot)
 {
@@ -28,16 +30,36 @@ static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)
 	return &k->by_parent[(parent * 2654435761u + step) % (2 * CLEAN_WINDOW)];
 }
 
+/*
+ * Brings a block that may move to the list's front: those that may not go behind all others.
+ * -ENOENT there is none, -EBUSY none was among those that this event could look at.
+ */
+static int front(struct core *c, struct drive *dv)
+{
+	struct cleaner *k = &dv->cleaner;
+	struct block_list *list = &dv->segment_blocks[k->segment];
+
+	for (; k->passed < list->count; k->passed++) {
+		if (movable(c, dv, c->context[list->head_ctx], list->head))
+			return 0;
+		if (meter_spent(&c->meter))
+			return -EBUSY;
+		meter_charge_table(&c->meter, k->passed % 8 == 0);
+		block_list_turn(c, list);
+	}
+	return -ENOENT;
+}
+
 /* Blocks of one context, all with the same parts, from the front of the segment's list. */
-static uint32_t window_fill(struct core *c, struct drive *dv, struct context **ctx)
+static void window_fill(struct core *c, struct drive *dv, struct context **ctx)
 {
 	struct cleaner *k = &dv->cleaner;
 	const struct block_list *list = &dv->segment_blocks[k->segment];
-	uint32_t slot = list->head, index = list->head_ctx, n = 0, parts = 0, walked = 0;
+	uint32_t slot = list->head, index = list->head_ctx, n = 0, parts = 0, walked;
 
 	*ctx = NULL;
 	memset(k->by_parent, 0, 2 * CLEAN_WINDOW * sizeof(*k->by_parent));
-	while (slot != ABI_SLOT_NONE && n < CLEAN_WINDOW && (!n || walked++ < CLEAN_WINDOW)) {
+	for (walked = 0; slot != ABI_SLOT_NONE && walked < CLEAN_WINDOW; walked++) {
 		struct context *x = c->context[index];
 		const struct abi_block *b = index_block(&x->ix, slot);
 		const struct block_meta *m = &x->meta[slot];
@@ -54,7 +76,8 @@ static uint32_t window_fill(struct core *c, struct drive *dv, struct context **c
 		slot = m->next;
 		index = m->next_ctx;
 	}
-	return n;
+	meter_charge_table(&c->meter, walked);
+	assert(n); /* the first one may */
 }
 
 /* A parent's slot may have been used again: the depth tells. */
@@ -128,16 +151,17 @@ static enum store_stream stream_to(const struct drive *dv)
 	return dv->cleaner.to == dv ? STORE_CLEANED : STORE_DURABLE;
 }
 
-/* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
+/* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC, -EBUSY: in a later event. */
 int clean_gather(struct core *c, struct drive *dv, struct run *run)
 {
 	struct cleaner *k = &dv->cleaner;
+	int err = k->hot && k->budget < 2 ? -ENOENT : front(c, dv);
 	struct context *x = NULL;
-	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, dv, &x), slot;
-	int err;
+	uint32_t n, slot;
 
-	if (!n)
-		return -ENOENT;
+	if (err)
+		return err;
+	window_fill(c, dv, &x);
 	slot = first_of(c, dv, x, k->window[0]);
 	n = chain(dv, run, x, slot);
 	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream_to(dv), n,
@@ -162,20 +186,23 @@ static bool is_head(const struct core *c, const struct drive *dv, const struct c
 	       !block_lies(c, x, parent, dv, dv->cleaner.segment);
 }
 
-bool clean_is_torn(const struct core *c, const struct drive *dv)
+/* By the first of its blocks, where it has many. */
+bool clean_is_torn(struct core *c, const struct drive *dv)
 {
 	const struct cleaner *k = &dv->cleaner;
 	const struct block_list *list = &dv->segment_blocks[k->segment];
-	uint32_t slot = list->head, index = list->head_ctx, heads = 0;
+	uint32_t slot = list->head, index = list->head_ctx, heads = 0, looked = 0;
 
-	while (slot != ABI_SLOT_NONE) {
+	for (; slot != ABI_SLOT_NONE && looked < TORN_LOOKS; looked++) {
 		const struct context *x = c->context[index];
 
 		heads += is_head(c, dv, x, slot);
 		index = x->meta[slot].next_ctx;
 		slot = x->meta[slot].next;
 	}
-	return heads > store_segment_records(dv->store, k->segment);
+	meter_charge_table(&c->meter, looked);
+	return (uint64_t)heads * list->count >
+	       (uint64_t)looked * store_segment_records(dv->store, k->segment);
 }
 
 /* What of the record's run is still in the segment; how many. Bits of run->absent behind the last

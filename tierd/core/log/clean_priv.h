@@ -15,7 +15,7 @@ uint32_t clean_class(const struct core *c);
 int clean_gather(struct core *c, struct drive *dv, struct run *run);
 
 /* Are there more beginnings of chains in the segment than it has records? Then holes tear runs. */
-bool clean_is_torn(const struct core *c, const struct drive *dv);
+bool clean_is_torn(struct core *c, const struct drive *dv);
 
 /* The next run as its record has it, less its dead. 0, -ENOENT none left in the part of the summary
  * that was read, -ENOSPC. */

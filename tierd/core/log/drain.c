@@ -132,19 +132,23 @@ void drain_move(struct core *c, struct drive *dv)
 	}
 }
 
-/* It could not be read, some times in a row: then what memory has not is given up, if it may be. */
+/*
+ * It could not be read, some times in a row: then what memory has not is given up, if it may be; a
+ * share of it, and the rest when it could not be read again.
+ */
 void drain_gave_up(struct core *c, struct drive *dv, uint32_t segment)
 {
-	const struct block_list *list = &dv->segment_blocks[segment];
-	uint32_t slot = list->head, index = list->head_ctx, next;
+	struct block_list *list = &dv->segment_blocks[segment];
+	uint32_t left = dv->leaving && dv->lost ? list->count : 0;
 
-	for (; dv->leaving && dv->lost && slot != ABI_SLOT_NONE; slot = next) {
-		struct context *x = c->context[index];
-		const struct block_meta *m = &x->meta[slot];
+	for (; left && !meter_spent(&c->meter); left--) {
+		struct context *x = c->context[list->head_ctx];
+		uint32_t slot = list->head;
 
-		next = m->next;
-		index = m->next_ctx;
-		if (m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
+		meter_charge(&c->meter, 1);
+		if (x->meta[slot].there[ABI_TIER_CXL].pages != block_pages(x, slot))
 			block_drop(c, x, slot);
+		else
+			block_list_turn(c, list);
 	}
 }

@@ -63,6 +63,7 @@ int drives_open(struct core *c)
 		if (!dv)
 			return -ENOMEM;
 		dv->device = i;
+		dv->kept = -ENOENT;
 		dv->first = segments;
 		dv->first_record = records;
 		c->drive[c->drives++] = dv;

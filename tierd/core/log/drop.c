@@ -3,68 +3,84 @@
  * Which segment of the cache log is dropped when the store needs a free one, and what of it is
  * written again. The cleaner (clean.c) comes first, where there is room for it to work.
  */
+#include <errno.h>
+
 #include "tierd/core/state.h"
 
 #define STORE_FREE_MIN 2u /* segments kept free in advance, beside the reserve */
+#define KEPT_LOOKS 64u	  /* blocks of a segment */
 
 /*
  * Drop a segment of the cache log. What is whole in CXL has earned its place there and is written
  * again (at most half of the segment, so that dropping gains), and so was by the cleaner what is
  * hot; the rest leaves. What is pinned never does: where nothing in CXL can be written again, it
- * stays, and the segment with it, until the pin ends or the cleaner moves it.
+ * stays, and the segment with it, until the pin ends or the cleaner moves it. A share in one event:
+ * false says that there is more, which a later call goes on with.
  */
-void evict_segment(struct core *c, struct drive *dv, uint32_t segment)
+bool evict_segment(struct core *c, struct drive *dv, uint32_t segment)
 {
-	const struct block_list *list = &dv->segment_blocks[segment];
-	uint32_t keep = list->count / 2, slot = list->head, index = list->head_ctx;
+	struct block_list *list = &dv->segment_blocks[segment];
+	uint32_t before = list->count, left = before;
+	bool over;
 
-	while (slot != ABI_SLOT_NONE) {
-		struct context *x = c->context[index];
-		const struct block_meta *m = &x->meta[slot];
+	if (dv->dropping != segment + 1)
+		dv->keep = before / 2;
+	dv->dropping = segment + 1;
+	for (; left && !meter_spent(&c->meter); left--) {
+		struct context *x = c->context[list->head_ctx];
+		uint32_t slot = list->head;
 		const struct block_use *use = block_use(x, slot);
-		uint32_t next = m->next;
 
-		index = m->next_ctx;
-		if ((keep || use->pins[ABI_TIER_CXL]) &&
+		if ((dv->keep || use->pins[ABI_TIER_CXL]) &&
 		    !use->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
-		    m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
-			keep -= keep > 0;
+		    x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
+			dv->keep -= dv->keep > 0;
 			block_unwritten(c, x, slot);
 			writeback_again(c, x, slot);
 		} else if (!block_use_is_pinned(use)) {
 			block_drop(c, x, slot);
+		} else {
+			meter_charge(&c->meter, 1); /* as block_unwritten does */
+			block_list_turn(c, list);
 		}
-		slot = next;
 	}
-	c->metrics.segments_dropped += list->count == 0;
+	c->metrics.segments_dropped += before && list->count == 0;
+	over = !left || (left < before && list->count == before); /* or it met pinned ones only */
+	dv->dropping = over ? 0 : dv->dropping;
+	return over;
 }
 
-/* Is all of it pinned? */
-static bool is_kept(const struct core *c, const struct drive *dv, uint32_t segment)
+/* Are those of it that are looked at all pinned? The next look is at others. */
+static bool is_kept(struct core *c, struct drive *dv, uint32_t segment)
 {
-	const struct block_list *list = &dv->segment_blocks[segment];
-	const struct context *x = c->context[list->head_ctx];
-	uint32_t next;
+	struct block_list *list = &dv->segment_blocks[segment];
+	uint32_t n = list->count < KEPT_LOOKS ? list->count : KEPT_LOOKS;
 
-	for (uint32_t slot = list->head; slot != ABI_SLOT_NONE; slot = next) {
-		if (!block_use_is_pinned(block_use(x, slot)))
+	meter_charge_table(&c->meter, n);
+	for (; n; n--) {
+		if (!block_use_is_pinned(block_use(c->context[list->head_ctx], list->head)))
 			return false;
-		next = x->meta[slot].next;
-		x = c->context[x->meta[slot].next_ctx];
+		block_list_turn(c, list);
 	}
 	return list->count > 0;
 }
 
 /*
  * The oldest segment of the cache log that is worth dropping: one whose blocks are all pinned would
- * stay, or be written again, and so on in circles while a full log holds nothing else.
+ * stay, or be written again, and so on in circles while a full log holds nothing else. Of many such
+ * some are looked at in one event, and the others, behind these, next.
  */
-int64_t evict_oldest(const struct core *c, const struct drive *dv)
+int64_t evict_oldest(struct core *c, struct drive *dv)
 {
-	int64_t segment = store_oldest(dv->store, DISK_LOG_CACHE);
+	int64_t segment = store_oldest_after(dv->store, DISK_LOG_CACHE, dv->kept);
 
-	while (segment >= 0 && is_kept(c, dv, (uint32_t)segment))
+	while (segment >= 0 && is_kept(c, dv, (uint32_t)segment)) {
+		dv->kept = segment;
+		if (meter_spent(&c->meter))
+			return -ENOENT;
 		segment = store_oldest_after(dv->store, DISK_LOG_CACHE, segment);
+	}
+	dv->kept = -ENOENT;
 	return segment;
 }
 

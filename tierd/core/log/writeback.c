@@ -192,13 +192,13 @@ static int run_somewhere(struct core *c, struct context *x, uint32_t log, const 
 	for (uint32_t i = 0; i < count; i++)
 		if (evict_store_for(c, by[i], log))
 			return -EAGAIN; /* what that put back may have to go first */
-	return err;
+	return meter_else(&c->meter, -ENOSPC);
 }
 
 /*
  * Place for the context's next run in one of the logs of a kind. Errors: -ENOENT nothing is worth
  * one, -ENOSPC, -EAGAIN there is room now, -EBUSY it waits for one of the other kind, for a
- * device, or grows yet, -EDQUOT its first block was dropped, or refused.
+ * device, for the next event, or grows yet, -EDQUOT its first block was dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x, uint32_t log)
 {
@@ -220,10 +220,10 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 			 quota_left_of(c, x, chain, n, ABI_TIER_NVME) < n * bytes))
 		n--;
 	if (!evict_nvme_account(c, x, slot, bytes))
-		return admit_over_quota(c, x, slot);
+		return meter_spent(&c->meter) ? -EBUSY : admit_over_quota(c, x, slot);
 	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)) &&
 	    !evict_nvme(c, x, room_of(c, x, slot, log, n)))
-		return -ENOSPC;
+		return meter_else(&c->meter, -ENOSPC);
 	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)))
 		return -EAGAIN; /* what went was smaller */
 	return run_somewhere(c, x, log, chain, n);

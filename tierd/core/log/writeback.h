@@ -129,6 +129,7 @@ struct cleaner {
 	uint32_t budget; /* hot: halves of blocks that may still be kept */
 	bool spare;	 /* half a block is left of the last hot one's budget */
 	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
+	uint32_t passed; /* blocks that were looked at for the next one that may move */
 	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
 	uint32_t next;	 /* ... when what is under way is written */
 	bool failed;	 /* the batch */
@@ -231,6 +232,9 @@ struct drive {
 	uint64_t flush_retry_ns;
 	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t flush_failures, write_failures, read_failures; /* since the last success */
+	uint32_t dropping; /* evict_segment: 1 + what goes; of its blocks so many may still stay: */
+	uint32_t keep;
+	int64_t kept;	   /* evict_oldest: segments up to it are; -ENOENT = none was met */
 	bool leaving;	   /* drain.c: it takes no runs, and its blocks move elsewhere, */
 	bool lost;	   /* ... those that cannot be read are given up, */
 	bool no_room;	   /* ... and there was no room for some */
@@ -362,8 +366,8 @@ uint64_t prove_next_tick(const struct core *c, const struct drive *dv);
 /* drop.c */
 bool evict_store(struct core *c, struct drive *dv);
 bool evict_store_for(struct core *c, struct drive *dv, enum store_stream stream);
-int64_t evict_oldest(const struct core *c, const struct drive *dv);
-void evict_segment(struct core *c, struct drive *dv, uint32_t segment);
+int64_t evict_oldest(struct core *c, struct drive *dv);
+bool evict_segment(struct core *c, struct drive *dv, uint32_t segment);
 void evict_ahead(struct core *c, struct drive *dv);
 
 /* tombs.c */

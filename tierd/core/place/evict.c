@@ -591,13 +591,17 @@ static uint64_t nvme_clock(struct core *c, struct context *x, const struct nvme_
 {
 	uint64_t gone = 0;
 
-	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < w->bytes; n++) {
+	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < w->bytes &&
+			     !meter_spent(&c->meter); n++) {
 		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
 
-		while (slot != ABI_SLOT_NONE && gone < w->bytes && nvme_may(c, x, w, slot)) {
+		meter_charge_table(&c->meter, n % 8 == 0);
+		while (slot != ABI_SLOT_NONE && gone < w->bytes && !meter_spent(&c->meter) &&
+		       nvme_may(c, x, w, slot)) {
 			uint32_t parent = block_parent(x, slot);
 
 			gone += block_bytes(x, slot);
+			meter_charge(&c->meter, 1);
 			block_drop(c, x, slot);
 			slot = w->ends ? parent : ABI_SLOT_NONE;
 		}

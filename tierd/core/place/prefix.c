@@ -158,6 +158,7 @@ void prefix_leave(struct context *x, uint32_t slot)
 	if (b->parent == ABI_SLOT_NONE)
 		return;
 	e = *sibling_of(x, slot);
+	x->part_at = x->part_at == slot ? e.next : x->part_at;
 	sibling_drop(x, slot);
 	if (e.prev != ABI_SLOT_NONE) {
 		assert(sibling_of(x, e.prev)->next == slot);
@@ -212,14 +213,21 @@ void prefix_dropped(struct core *c, struct context *x, uint32_t slot)
 	block_link(c, &c->dropped.parents_leaving, x, slot);
 }
 
-/* Up to `most` of the children of a dropped block leave. Returns how many of them did. */
-static uint32_t part(struct core *c, struct context *x, uint32_t slot, uint32_t most)
+/*
+ * Up to `most` of the children of a dropped block leave. Returns how many of them did; *more: the
+ * walk goes on, behind those that may not go yet, in a later event.
+ */
+static uint32_t part(struct core *c, struct context *x, uint32_t slot, uint32_t most, bool *more)
 {
-	uint32_t child = index_block(&x->ix, slot)->child, gone = 0;
+	uint32_t gone = 0;
 
-	while (child != ABI_SLOT_NONE && gone < most) {
-		uint32_t next = prefix_sibling(x, child);
+	if (x->part_of != slot)
+		x->part_at = index_block(&x->ix, slot)->child;
+	x->part_of = slot;
+	while (x->part_at != ABI_SLOT_NONE && gone < most && !meter_spent(&c->meter)) {
+		uint32_t child = x->part_at;
 
+		x->part_at = prefix_sibling(x, child);
 		if (!prefix_binds(x, child)) {
 			prefix_leave(x, child);
 		} else if (may_go(x, child)) {
@@ -227,8 +235,11 @@ static uint32_t part(struct core *c, struct context *x, uint32_t slot, uint32_t 
 			c->metrics.prefix_dropped++;
 			gone++;
 		}
-		child = next;
+		meter_charge(&c->meter, 1);
 	}
+	*more = x->part_at != ABI_SLOT_NONE;
+	if (!*more)
+		x->part_of = ABI_SLOT_NONE;
 	return gone;
 }
 
@@ -237,14 +248,15 @@ static uint32_t part_first(struct core *c, struct block_list *list, uint32_t mos
 {
 	struct context *x = c->context[list->head_ctx];
 	uint32_t slot = list->head, gone;
+	bool more;
 
 	assert(x->meta[slot].flags & BLOCK_LEAVING);
 	block_unlink(c, list, x, slot);
-	gone = part(c, x, slot, most);
-	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
+	gone = part(c, x, slot, most, &more);
+	if (more)
+		block_link_first(c, &c->dropped.parents_leaving, x, slot);
+	else if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		x->meta[slot].flags &= (uint8_t)~BLOCK_LEAVING;
-	else if (gone == most)
-		block_link(c, &c->dropped.parents_leaving, x, slot);
 	else
 		block_link(c, &c->dropped.waiting, x, slot);
 	block_retire(c, x, slot);
@@ -255,20 +267,24 @@ void prefix_step(struct core *c)
 {
 	uint32_t left = STEP_BLOCKS;
 
-	for (uint32_t n = 0; c->dropped.parents_leaving.count && left && n < STEP_BLOCKS; n++)
+	for (uint32_t n = 0; c->dropped.parents_leaving.count && left && n < STEP_BLOCKS &&
+			     !meter_spent(&c->meter); n++)
 		left -= part_first(c, &c->dropped.parents_leaving, left);
 }
 
-/* Whoever kept the children may have let go. */
+/* Whoever kept the children may have let go: each of them is looked at once in a round. */
 void prefix_tick(struct core *c)
 {
+	struct dropped *d = &c->dropped;
 	uint32_t left = STEP_BLOCKS;
 
-	if (!c->dropped.waiting.count || c->now_ns < c->dropped.waiting_next_ns)
+	if (!d->waiting.count || c->now_ns < d->waiting_next_ns)
 		return;
-	for (uint32_t n = c->dropped.waiting.count; n && left; n--)
-		left -= part_first(c, &c->dropped.waiting, left);
-	c->dropped.waiting_next_ns = c->now_ns + (left ? WAIT_NS : MS);
+	if (!d->waiting_left || d->waiting_left > d->waiting.count)
+		d->waiting_left = d->waiting.count;
+	for (; d->waiting_left && left && !meter_spent(&c->meter); d->waiting_left--)
+		left -= part_first(c, &d->waiting, left);
+	d->waiting_next_ns = c->now_ns + (d->waiting_left ? MS : WAIT_NS);
 }
 
 uint64_t prefix_next(const struct core *c)

@@ -37,6 +37,7 @@ struct dropped {
 	struct block_list unretired; /* their pages found no room in a batch */
 	struct block_list parents_leaving, waiting; /* their children are to follow; cannot yet */
 	uint64_t waiting_next_ns;
+	uint32_t waiting_left; /* of the round under way */
 };
 
 /* Slabs that devices of clients have (lend.c). */

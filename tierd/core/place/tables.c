@@ -23,7 +23,7 @@
 #include "tierd/core/state.h"
 
 #define SLOT_BYTES 512u /* of all tables together, for one slot more, but its descriptors */
-#define EMPTY_BYTES (64u << 10) /* a context that has no block yet */
+#define EMPTY_BYTES (160u << 10) /* a context that has no block yet: its events, mostly */
 #define IDLE_LOOKS 256u /* slots */
 
 int tables_open(struct core *c)

@@ -14,6 +14,7 @@
 #ifndef TIERD_CORE_METER_H
 #define TIERD_CORE_METER_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -63,6 +64,12 @@ static inline void meter_charge_words(struct meter *m, uint32_t words)
 static inline bool meter_spent(const struct meter *m)
 {
 	return m->items >= METER_WALK;
+}
+
+/* Nothing was found. -EBUSY: not so far, the event has done its share. */
+static inline int meter_else(const struct meter *m, int error)
+{
+	return meter_spent(m) ? -EBUSY : error;
 }
 
 /* The walk is at the table's end. Did it meet none? */

@@ -144,6 +144,7 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 	for (uint32_t i = 0; i < classes; i++)
 		smallest = stride[i] < smallest ? stride[i] : smallest;
 	s->pool = pool;
+	s->looks = 1;
 	s->slab_bytes = size;
 	s->slabs = s->limit = (uint32_t)(most / size);
 	s->unit_bytes = (size / ABI_HUGE + UNITS_MAX - 1) / UNITS_MAX * ABI_HUGE;
@@ -455,8 +456,7 @@ void space_slab_unused(struct space *s, uint32_t number)
 {
 	assert(!s->slab[number].lent);
 	s->slab[number].state = SLAB_UNUSED;
-	s->recalled -= s->slab[number].recalled;
-	s->slab[number].recalled = false;
+	s->slab[number].recalled = 0;
 	bitmap_clear(s->taken_bits, number);
 	if (number < s->unused_from)
 		s->unused_from = number;
@@ -509,20 +509,12 @@ int64_t space_surplus(struct space *s, bool all)
 
 void space_look(struct space *s)
 {
-	uint32_t left = s->recalled;
-
+	s->looks++; /* what was wanted back before, and nobody took, is not any more */
 	for (uint32_t k = 0; k < s->classes; k++) {
 		struct space_class *c = &s->klass[k];
 
 		c->idle = c->low > 1 ? c->low - 1 : 0;
 		c->low = c->heap[HEAP_EMPTY].count;
-	}
-	for (uint32_t i = 0; left && i < s->slabs; i++) {
-		left -= s->slab[i].recalled;
-		if (!s->slab[i].recalled || s->slab[i].lent)
-			continue;
-		s->slab[i].recalled = false; /* nobody took it, though he could */
-		s->recalled--;
 	}
 }
 
@@ -706,6 +698,12 @@ static void rank(struct space *s, uint32_t number, bool better)
 		heap_move(s, fill == FILL_EMPTY ? HEAP_EMPTY : HEAP_EVACUATE, number, better);
 }
 
+/* Until its devices have let go, and then until the next look. */
+static bool is_recalled(const struct space *s, const struct slab *slab)
+{
+	return slab->recalled && (slab->lent || slab->recalled == s->looks);
+}
+
 int64_t space_lend(struct space *s, uint64_t offset)
 {
 	uint64_t number = offset / s->slab_bytes;
@@ -714,8 +712,9 @@ int64_t space_lend(struct space *s, uint64_t offset)
 	if (number >= s->slabs)
 		return -EAGAIN;
 	slab = &s->slab[number];
-	if (slab->state != SLAB_TAKEN || slab->recalled || slab->lent == UINT16_MAX)
+	if (slab->state != SLAB_TAKEN || is_recalled(s, slab) || slab->lent == UINT16_MAX)
 		return -EAGAIN;
+	slab->recalled = 0;
 	if (!slab->lent++)
 		rank(s, (uint32_t)number, false);
 	return (int64_t)(number * s->slab_bytes);
@@ -726,13 +725,16 @@ void space_lend_end(struct space *s, uint64_t offset)
 	uint32_t number = space_slab_at(s, offset);
 
 	assert(s->slab[number].lent > 0 && s->slab[number].state == SLAB_TAKEN);
-	if (!--s->slab[number].lent)
-		rank(s, number, true);
+	if (--s->slab[number].lent)
+		return;
+	if (s->slab[number].recalled)
+		s->slab[number].recalled = s->looks;
+	rank(s, number, true);
 }
 
 bool space_is_recalled(const struct space *s, uint64_t slab)
 {
-	return s->slab[space_slab_at(s, slab)].recalled;
+	return is_recalled(s, &s->slab[space_slab_at(s, slab)]);
 }
 
 /* A place of it is going to be free: emptying it may be of use again. */

@@ -218,8 +218,7 @@ int64_t space_recall(struct space *s)
 	}
 	if (best == s->slabs)
 		return -ENOENT;
-	s->slab[best].recalled = true;
-	s->recalled++;
+	s->slab[best].recalled = s->looks;
 	return (int64_t)(best * s->slab_bytes);
 }
 

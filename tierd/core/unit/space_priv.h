@@ -32,7 +32,7 @@ struct slab {
 	uint8_t fill;
 	uint8_t shunned; /* space_shun */
 	uint16_t lent;    /* clients whose devices have it mapped or registered */
-	bool recalled;    /* it is wanted back: nobody else gets it */
+	uint32_t recalled; /* wanted back: space.looks then, or when devices let go; 0 = no */
 	uint32_t at[2]; /* where in HEAP_ALLOC, and in the other heap */
 	uint64_t going; /* evacuated: a bit a unit that was handed out to be punched */
 	uint64_t gone;  /* ... whose punch is over: not charged any more */
@@ -67,7 +67,7 @@ struct space {
 	uint32_t taken;         /* with those being punched: what is charged, but for `returned` */
 	uint32_t punching;      /* of these, empty ones on their way out */
 	uint32_t parked;        /* evacuated slabs with units given back */
-	uint32_t recalled;      /* slabs that are */
+	uint32_t looks;         /* space_look, from 1 on */
 	uint32_t recall_from;   /* the next one that is looked at for it */
 	uint64_t returned;      /* bytes of units that are not charged any more */
 	uint32_t unused_from;   /* no slab below is unused */
