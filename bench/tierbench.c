@@ -60,6 +60,8 @@ static const struct bench_workload workloads[] = {
 	  bench_objects },
 	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, files",
 	  bench_peers },
+	{ "peers-flash", "twice what memory holds: memcached's extstore, files by O_DIRECT",
+	  bench_peers_flash },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"

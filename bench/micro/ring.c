@@ -134,6 +134,30 @@ static int idle(struct bench *b, struct pool *p)
 	return bench_judge(b->results, &figure, &used, &core);
 }
 
+/* A client that waits for what does not come: its processor time, all of which is polling. */
+static int idle_waiter(struct bench *b, struct pool *p)
+{
+	static const struct bench_figure figure = { "ring",
+						    "a client that waits for nothing",
+						    "% core",
+						    "spinning",
+						    { BENCH_RATIO_AT_MOST, 0.1 } };
+	struct sample used = { 0 }, core = { 0 };
+	struct tier_completion got;
+
+	for (uint32_t round = 0; round < b->rounds; round++) {
+		uint64_t cpu = process_cpu_ns(getpid()), from = time_now_ns();
+		int n = tier_wait(p->t, &got, 1, 1, IDLE_NS);
+
+		if (n)
+			return bench_failed("ring: tier_wait", n < 0 ? n : -EBADMSG);
+		cpu = process_cpu_ns(getpid()) - cpu;
+		sample_add(&used, 100.0 * (double)cpu / (double)(time_now_ns() - from));
+		sample_add(&core, 100);
+	}
+	return bench_judge(b->results, &figure, &used, &core);
+}
+
 static int trips(struct bench *b, struct pool *p, struct hist *h)
 {
 	static const struct bench_figure figure = { "ring",
@@ -209,6 +233,8 @@ int bench_ring(struct bench *b)
 			error = traced(b, &p, h);
 		if (!error)
 			error = idle(b, &p);
+		if (!error)
+			error = idle_waiter(b, &p);
 		pool_close(&p);
 	}
 	free(h);

@@ -43,14 +43,17 @@ static int version(struct peer *p)
 	return error;
 }
 
-/* extstore takes items that are smaller than its write buffer, which is smaller than its page. */
+/*
+ * extstore takes items that are smaller than its write buffer, which is smaller than its page; the
+ * path comes last.
+ */
 static void extstore(const struct peer *p, char *text, size_t bytes)
 {
 	unsigned item = p->spec.block_bytes / MIB + 1;
 	unsigned buffer = item < 4 ? 4 : item + 3, page = buffer < 32 ? 64 : 2 * buffer;
 
-	snprintf(text, bytes, "ext_path=%s/extstore:%lluM,ext_wbuf_size=%u,ext_page_size=%u",
-		 p->spec.dir, (unsigned long long)p->spec.flash_bytes / MIB, buffer, page);
+	snprintf(text, bytes, "ext_page_size=%u,ext_wbuf_size=%u,ext_path=%s/extstore:%lluM", page,
+		 buffer, p->spec.dir, (unsigned long long)p->spec.flash_bytes / MIB);
 }
 
 static int memcached_open(struct peer *p)

@@ -9,6 +9,9 @@
 
 #define WAIT_NS (20 * NS_PER_S)
 
+const char *const decode_look_name[DECODE_LOOKS] = { "on demand", "draft tokens",
+						     "layers follow" };
+
 /* ---- bytes --------------------------------------------------------------------------------- */
 
 void decode_fill_page(void *to, uint32_t block, uint32_t page)
@@ -66,40 +69,48 @@ static void compare_group(struct decode *d, uint32_t step, uint32_t layer, uint3
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-static void name_pages(const struct decode *d, const uint16_t *block, uint32_t layer,
-		       uint32_t group, struct tier_page *out)
+/* Layers in one block lie behind each other; the next ones are blocks of their own. */
+static void name_pages(struct decode *d, const uint16_t *block, uint32_t layer, uint32_t group)
 {
+	uint32_t parts = (d->trace->spec.layers + d->block_layers - 1) / d->block_layers;
+	uint32_t part = layer / d->block_layers;
+
 	for (uint32_t i = 0; i < SELECT_TOP; i++)
-		out[i] = (struct tier_page){ .block = d->pool->block[block[i]],
-					     .page = layer * DECODE_GROUPS + group };
+		d->page[group * SELECT_TOP + i] = (struct tier_page){
+			.block = d->pool->block[block[i] * parts + part],
+			.page = layer % d->block_layers * DECODE_GROUPS + group,
+		};
 }
 
-/* The pages of the list that are not in memory: which, and how many. Touches the others. */
-static int not_there(struct decode *d, uint32_t count, bool keep, uint32_t *missing)
+/* The pages of a layer that are not in memory: which, and how many. Touches the others. */
+static int not_there(struct decode *d, bool keep, uint32_t *missing)
 {
-	int n = tier_lease_pages(d->pool->r, d->pool->c, d->page, count, TIER_LEASE_CXL, d->lease);
+	int n = tier_lease_pages(d->pool->r, d->pool->c, d->page, DECODE_LAYER_PAGES,
+				 TIER_LEASE_CXL, d->lease);
 
 	*missing = 0;
 	if (n < 0)
 		return n;
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < DECODE_LAYER_PAGES; i++)
 		if (!d->lease[i].data)
 			d->missing[(*missing)++] = d->page[i];
 	if (!keep)
-		tier_release_many(d->pool->r, d->lease, count);
+		tier_release_many(d->pool->r, d->lease, DECODE_LAYER_PAGES);
 	return 0;
 }
 
-/* Ask for the first n of d->page, as far as they are not there. */
-static int ask_for(struct decode *d, uint32_t n, uint64_t deadline_ns)
+/* Ask for d->page, as far as they are not there. */
+static int ask_for(struct decode *d, uint64_t deadline_ns)
 {
 	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL,
 				      .klass = TIER_CLASS_DEADLINE, .deadline_ns = deadline_ns };
 	uint32_t missing;
-	int error = not_there(d, n, false, &missing);
+	int error = not_there(d, false, &missing);
 
-	if (!error && missing)
+	if (!error && missing) {
 		error = tier_fetch_pages_start(d->pool->c, d->missing, missing, &ask);
+		d->asked += !error;
+	}
 	return error == -EAGAIN ? 0 : error; /* a full ring: these pages come on demand */
 }
 
@@ -107,42 +118,61 @@ static int ask_for(struct decode *d, uint32_t n, uint64_t deadline_ns)
 static int ask_for_step(struct decode *d, uint32_t step, uint64_t deadline_ns)
 {
 	uint16_t block[SELECT_TOP];
-	uint32_t n = 0;
+	int error = 0;
 
 	if (step >= d->trace->spec.steps)
 		return 0;
-	for (uint32_t layer = 0; layer < DECODE_LAYERS; layer++)
-		for (uint32_t group = 0; group < DECODE_GROUPS; group++, n += SELECT_TOP) {
+	for (uint32_t layer = 0; layer < d->trace->spec.layers && !error; layer++) {
+		for (uint32_t group = 0; group < DECODE_GROUPS; group++) {
 			select_draft(d->trace, step, d->reader, layer, group, block);
-			name_pages(d, block, layer, group, &d->page[n]);
+			name_pages(d, block, layer, group);
 		}
-	return ask_for(d, n, deadline_ns);
+		error = ask_for(d, deadline_ns);
+	}
+	return error;
 }
 
 /* The first layer has chosen for the others: their pages are asked for while it computes. */
 static int ask_for_followers(struct decode *d, uint32_t step, uint64_t deadline_ns)
 {
-	uint32_t n = 0;
+	int error = 0;
 
-	for (uint32_t layer = 1; layer < DECODE_LAYERS; layer++)
-		for (uint32_t group = 0; group < DECODE_GROUPS; group++, n += SELECT_TOP)
+	for (uint32_t layer = 1; layer < d->trace->spec.layers && !error; layer++) {
+		for (uint32_t group = 0; group < DECODE_GROUPS; group++)
 			name_pages(d, select_at(d->trace, step, d->reader, layer, group), layer,
-				   group, &d->page[n]);
-	return ask_for(d, n, deadline_ns);
+				   group);
+		error = ask_for(d, deadline_ns);
+	}
+	return error;
 }
 
-/* Read what is not there, and wait: it puts the lease into its place in the list. */
+/*
+ * Read what is not there, and wait: it puts the lease into its place in the list. What came and had
+ * to leave before it was leased is read again.
+ */
 static int surprise(struct decode *d, uint32_t missing)
 {
-	int n = tier_read_pages(d->pool->r, d->pool->c, d->missing, missing,
-				time_now_ns() + WAIT_NS, d->late);
+	uint64_t until_ns = time_now_ns() + WAIT_NS;
 
 	d->surprises += missing;
-	if (n != (int)missing)
-		return n < 0 ? n : -ENODATA;
-	for (uint32_t i = 0, k = 0; i < DECODE_LAYER_PAGES; i++)
-		if (!d->lease[i].data)
+	while (missing) {
+		uint32_t asked = missing, k = 0;
+		int n = tier_read_pages(d->pool->r, d->pool->c, d->missing, asked, until_ns,
+					d->late);
+
+		if (n < 0)
+			return n;
+		missing = 0;
+		for (uint32_t i = 0; i < DECODE_LAYER_PAGES && k < asked; i++) {
+			if (d->lease[i].data)
+				continue;
 			d->lease[i] = d->late[k++];
+			if (!d->lease[i].data)
+				d->missing[missing++] = d->page[i];
+		}
+		if (missing && time_now_ns() >= until_ns)
+			return -ENODATA;
+	}
 	return 0;
 }
 
@@ -153,9 +183,8 @@ static int decode_layer(struct decode *d, uint32_t step, uint32_t layer)
 	int error;
 
 	for (uint32_t group = 0; group < DECODE_GROUPS; group++)
-		name_pages(d, select_at(d->trace, step, d->reader, layer, group), layer, group,
-			   &d->page[group * SELECT_TOP]);
-	error = not_there(d, DECODE_LAYER_PAGES, true, &missing);
+		name_pages(d, select_at(d->trace, step, d->reader, layer, group), layer, group);
+	error = not_there(d, true, &missing);
 	if (!error && missing) {
 		uint64_t from = time_now_ns();
 
@@ -173,19 +202,35 @@ static int decode_layer(struct decode *d, uint32_t step, uint32_t layer)
 	return 0;
 }
 
+/* Of what was asked for; a page that did not come is read when it is needed. */
+static int take_asked(struct decode *d)
+{
+	struct tier_completion done[64];
+	int n = 64;
+
+	while (d->asked && (n == 64 || d->settle)) {
+		n = d->settle ? tier_wait(d->pool->t, done, 1, 64, WAIT_NS)
+			      : tier_poll(d->pool->t, done, 64);
+		if (n < 0 || (d->settle && !n))
+			return n ? n : -ETIMEDOUT;
+		d->asked -= (uint32_t)n;
+	}
+	return 0;
+}
+
 static int decode_step(struct decode *d, uint32_t step)
 {
-	uint64_t step_ns = d->layer_ns ? DECODE_LAYERS * d->layer_ns : NS_PER_S;
-	struct tier_completion done[64];
-	int error = 0;
+	uint32_t layers = d->trace->spec.layers;
+	uint64_t step_ns = d->layer_ns ? layers * d->layer_ns : NS_PER_S;
+	int error = take_asked(d);
 
-	while (tier_poll(d->pool->t, done, 64) == 64)
-		; /* of what was asked for: a page that did not come is read when it is needed */
+	if (error)
+		return error;
 	if (d->look == DECODE_DRAFT)
 		error = ask_for_step(d, step + 1, time_now_ns() + step_ns);
 	if (d->look == DECODE_FOLLOW)
-		error = ask_for_followers(d, step, time_now_ns() + step_ns / DECODE_LAYERS);
-	for (uint32_t layer = 0; layer < DECODE_LAYERS && !error; layer++)
+		error = ask_for_followers(d, step, time_now_ns() + step_ns / layers);
+	for (uint32_t layer = 0; layer < layers && !error; layer++)
 		error = decode_layer(d, step, layer);
 	return error;
 }

@@ -2,8 +2,9 @@
 /*
  * Sparse decode that reads a context's pages from tier: at each step each (layer, group) needs the
  * pages of 16 blocks (select.h), where they can be read. Pages are those of MSA-428B: 64 KiB, the
- * keys and values of 128 tokens of a group; 4 of its 57 sparse layers, and its 4 groups. The index
- * branch, whose keys are in the engine's own memory, is made up by select.h.
+ * keys and values of 128 tokens of a group; 4 of its 57 sparse layers, and its 4 groups. (All 57
+ * are read by decode.h's user too, in smaller pages.) The index branch, whose keys are in the
+ * engine's own memory, is made up by select.h.
  *
  * With a clock, a layer's computing is waited for. Without one it is done: the golden model's main
  * branch (cuda/ref/msa.h) over what was leased, compared with the same over bytes that never were
@@ -19,8 +20,7 @@
 #define DECODE_GROUPS 4u
 #define DECODE_PAGES (DECODE_LAYERS * DECODE_GROUPS) /* of a block */
 #define DECODE_PAGE_BYTES 65536u
-#define DECODE_LAYER_PAGES (DECODE_GROUPS * SELECT_TOP) /* needed of a layer, at each step, */
-#define DECODE_STEP_PAGES (DECODE_LAYERS * DECODE_LAYER_PAGES) /* and in all */
+#define DECODE_LAYER_PAGES (DECODE_GROUPS * SELECT_TOP) /* needed of a layer, at each step */
 
 /* Who asks for pages before they are needed. */
 enum decode_look {
@@ -36,13 +36,18 @@ struct decode {
 	uint32_t reader;
 	enum decode_look look;
 	bool compute;
+	uint32_t block_layers; /* layers that are stored as one block, under a key of their own */
 	uint64_t layer_ns; /* of a layer that is waited for; 0 = not */
+	bool settle; /* a step begins when all that was asked for has come */
+	uint32_t asked; /* requests under way */
 	/* What came of it: pages needed, of these not in memory; outputs that differ; time. */
 	uint64_t looks, surprises, outputs, wrong, ns;
-	struct tier_lease lease[DECODE_STEP_PAGES], late[DECODE_LAYER_PAGES];
-	struct tier_page page[DECODE_STEP_PAGES], missing[DECODE_STEP_PAGES];
+	struct tier_lease lease[DECODE_LAYER_PAGES], late[DECODE_LAYER_PAGES];
+	struct tier_page page[DECODE_LAYER_PAGES], missing[DECODE_LAYER_PAGES];
 	uint16_t expected[DECODE_PAGE_BYTES / 2];
 };
+
+extern const char *const decode_look_name[DECODE_LOOKS];
 
 /* Bytes of a page, for pool_spec.fill. */
 void decode_fill_page(void *to, uint32_t block, uint32_t page);

@@ -13,13 +13,13 @@
 
 #include "bench/sparse/cache.h"
 #include "bench/sparse/decode.h"
+#include "bench/sparse/sparse.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 
 #define WORKLOAD "sparse"
 #define BLOCKS 1024u      /* 128 Ki tokens */
 #define BLOCKS_FULL 8192u /* 1 Mi */
-#define CXL_PERCENT 15u
 #define DRIVE 14.0 /* bytes a nanosecond, of the accelerator's host */
 #define LAYER_NS (10e6 / 57)
 #define ROUND_STEPS 24u
@@ -69,16 +69,16 @@ static int judge_buffer(struct bench *b, const struct selection_trace *t, uint32
 
 	if (!error)
 		error = misses_of(t, 2 * SELECT_TOP, 0, &lru);
-	snprintf(figure, sizeof(figure), "%s: buffer of 2 x 16, %u steps known: misses",
-		 select_name(t->spec.kind), ahead);
+	snprintf(figure, sizeof(figure), "%s%s: buffer of 2 x 16, %u steps known: misses",
+		 select_name(t->spec.kind), t->spec.seed == SEED ? "" : ", new seed", ahead);
 	return error ? error : bench_judge_exact(b->results, &row, known, lru);
 }
 
-static int measure_buffers(struct bench *b, enum select_kind kind)
+static int measure_buffers(struct bench *b, enum select_kind kind, uint64_t seed)
 {
 	const struct select_spec spec = { .kind = kind, .blocks = BLOCKS, .layers = DECODE_LAYERS,
 					  .groups = DECODE_GROUPS, .readers = 1, .steps = 1000,
-					  .seed = SEED };
+					  .seed = seed };
 	double lru[3], belady;
 	struct selection_trace t;
 	int error = select_make(&t, &spec);
@@ -91,13 +91,12 @@ static int measure_buffers(struct bench *b, enum select_kind kind)
 		error = misses_of(&t, 2 * SELECT_TOP, CACHE_BELADY, &belady);
 	if (!error)
 		error = bench_note(b->results, WORKLOAD,
-				   "%s: LRU of 1, 2, 4 x 16 misses %.1f, %.1f, %.1f %%, Belady's "
-				   "of 2 x 16 %.1f %% (published: 30, 13.4, 6.7, 8.2)",
-				   select_name(kind), lru[0], lru[1], lru[2], belady);
-	if (!error)
-		error = judge_buffer(b, &t, 1);
-	if (!error)
-		error = judge_buffer(b, &t, 4);
+				   "%s, seed %llu: LRU of 1, 2, 4 x 16 misses %.1f, %.1f, %.1f %%, "
+				   "Belady's of 2 x 16 %.1f %% (published: 30, 13.4, 6.7, 8.2)",
+				   select_name(kind), (unsigned long long)seed, lru[0], lru[1],
+				   lru[2], belady);
+	for (uint32_t ahead = 1; ahead <= 4 && !error; ahead += 3)
+		error = judge_buffer(b, &t, ahead);
 	select_free(&t);
 	return error;
 }
@@ -131,12 +130,9 @@ static int measure_drive(struct job *j)
 			  "a layer computes for %.2f ms",
 			  j->pool.spec.blocks,
 			  (double)j->pool.spec.blocks * DECODE_PAGES * DECODE_PAGE_BYTES / 1048576,
-			  CXL_PERCENT, (double)PROBE_PAGES * DECODE_PAGE_BYTES / (double)ns,
+			  SPARSE_CXL_PERCENT, (double)PROBE_PAGES * DECODE_PAGE_BYTES / (double)ns,
 			  (double)j->layer_ns / 1e6);
 }
-
-static const char *const look_name[DECODE_LOOKS] = { "on demand", "draft tokens",
-							 "layers follow" };
 
 static int decode_on(struct job *j, uint32_t steps)
 {
@@ -149,7 +145,7 @@ static int run_clock(struct job *j, double times)
 {
 	struct decode *d = j->decode;
 	char late[BENCH_TEXT], slow[BENCH_TEXT];
-	const char *kind = select_name(d->trace->spec.kind);
+	const char *kind = select_name(d->trace->spec.kind), *look = decode_look_name[d->look];
 	const struct bench_figure late_row = { WORKLOAD, late, "%", "pages chosen",
 					       { BENCH_VALUE_AT_MOST, 0.5 } };
 	const struct bench_figure slow_row = { WORKLOAD, slow, "ms/token", "all in memory",
@@ -166,9 +162,8 @@ static int run_clock(struct job *j, double times)
 		sample_add(&ns, (double)d->ns / ROUND_STEPS / 1e6);
 		sample_add(&alone, (double)d->layer_ns * DECODE_LAYERS / 1e6);
 	}
-	snprintf(late, sizeof(late), "%s, %s: not in memory when needed", kind, look_name[d->look]);
-	snprintf(slow, sizeof(slow), "%s, %s: a token, computing x %g", kind, look_name[d->look],
-		 times);
+	snprintf(late, sizeof(late), "%s, %s: not in memory when needed", kind, look);
+	snprintf(slow, sizeof(slow), "%s, %s: a token, computing x %g", kind, look, times);
 	if (!error && times == 1)
 		error = bench_judge_exact(j->bench->results, &late_row,
 					  100.0 * (double)surprises / (double)looks, 100);
@@ -191,7 +186,7 @@ static int run_bytes(struct job *j)
 	const struct bench_figure row = { WORKLOAD, figure, "MiB/token", "whole context, layerwise",
 					  { BENCH_RATIO_AT_MOST, 1.0 / 3 } };
 	double whole = (double)j->pool.spec.blocks * DECODE_PAGES * DECODE_PAGE_BYTES *
-		       (100 - CXL_PERCENT) / 100; /* what memory has room for is there */
+		       (100 - SPARSE_CXL_PERCENT) / 100; /* what memory has room for is there */
 	uint64_t before, after;
 	int error = service_metric(j->pool.t, "read_bytes", &before);
 
@@ -200,7 +195,7 @@ static int run_bytes(struct job *j)
 	if (!error)
 		error = service_metric(j->pool.t, "read_bytes", &after);
 	snprintf(figure, sizeof(figure), "%s, %s: read from NVMe",
-		 select_name(j->decode->trace->spec.kind), look_name[j->decode->look]);
+		 select_name(j->decode->trace->spec.kind), decode_look_name[j->decode->look]);
 	return error ? error
 		     : bench_judge_exact(j->bench->results, &row,
 					 (double)(after - before) / (2 * ROUND_STEPS) / 1048576,
@@ -220,7 +215,7 @@ static int run_bits(struct job *j)
 	error = decode_on(j, CHECK_STEPS);
 	d->compute = false;
 	snprintf(figure, sizeof(figure), "%s, %s: equal bit for bit",
-		 select_name(d->trace->spec.kind), look_name[d->look]);
+		 select_name(d->trace->spec.kind), decode_look_name[d->look]);
 	return error ? error
 		     : bench_judge_exact(j->bench->results, &row, (double)(d->outputs - d->wrong),
 					 (double)d->outputs);
@@ -242,7 +237,8 @@ static int private_bytes(const struct selection_trace *t, uint32_t pages, double
 			error = cache_misses(&s, pages / READERS / DECODE_PAGES, 0, &misses,
 					     &looks);
 		}
-	*bytes = (double)misses / (double)looks * DECODE_STEP_PAGES * DECODE_PAGE_BYTES;
+	*bytes = (double)misses / (double)looks * DECODE_LAYERS * DECODE_LAYER_PAGES *
+		 DECODE_PAGE_BYTES;
 	return error;
 }
 
@@ -277,7 +273,7 @@ static int judge_readers(struct job *j, const struct selection_trace *t, double 
 	char figure[BENCH_TEXT];
 	const struct bench_figure row = { WORKLOAD, figure, "MiB/token", "a buffer for each",
 					  { BENCH_RATIO_AT_MOST, 0.25 } };
-	uint64_t pages = (uint64_t)j->pool.spec.blocks * DECODE_PAGES * CXL_PERCENT / 100;
+	uint64_t pages = (uint64_t)j->pool.spec.blocks * DECODE_PAGES * SPARSE_CXL_PERCENT / 100;
 	double alone;
 	int error = private_bytes(t, (uint32_t)pages, &alone);
 
@@ -341,7 +337,7 @@ static int run_look(struct job *j, enum select_kind kind, enum decode_look look)
 
 	if (error)
 		return error;
-	bench_say("sparse: %s, %s", select_name(kind), look_name[look]);
+	bench_say("sparse: %s, %s", select_name(kind), decode_look_name[look]);
 	j->decode->trace = &t;
 	j->decode->look = look;
 	error = warm(j);
@@ -361,6 +357,7 @@ static int run_kind(struct job *j, enum select_kind kind)
 
 	j->decode->pool = &j->pool;
 	j->decode->reader = 0;
+	j->decode->block_layers = DECODE_LAYERS;
 	for (uint32_t look = 0; look < DECODE_LOOKS && !error; look++)
 		error = run_look(j, kind, look);
 	return error;
@@ -375,15 +372,18 @@ int bench_sparse(struct bench *b)
 					.layers = DECODE_LAYERS,
 					.page_bytes = DECODE_PAGE_BYTES,
 					.blocks = blocks,
-					.cxl_bytes = bytes / 100 * CXL_PERCENT >> 21 << 21,
+					.cxl_bytes = bytes / 100 * SPARSE_CXL_PERCENT >> 21 << 21,
 					.nvme_bytes = bytes + bytes / 4 + (256u << 20),
 					.fill = decode_fill_page };
 	struct decode *d CLEANUP_FREE = calloc(1, sizeof(*d));
 	struct job j = { .bench = b, .decode = d };
 	int error = d ? 0 : -ENOMEM;
 
+	/* One seed is always the same; the other one never was seen before. */
 	for (uint32_t kind = 0; kind < SELECT_KINDS && !error; kind++)
-		error = measure_buffers(b, kind);
+		error = measure_buffers(b, kind, SEED);
+	for (uint32_t kind = 0; kind < SELECT_KINDS && !error; kind++)
+		error = measure_buffers(b, kind, time_now_ns());
 	if (!error)
 		error = pool_open(&j.pool, b, &spec);
 	if (error)
@@ -396,5 +396,5 @@ int bench_sparse(struct bench *b)
 	if (!error)
 		error = run_readers(&j, 0);
 	pool_close(&j.pool);
-	return error;
+	return error ? error : sparse_layers(b, SEED + 2);
 }

@@ -26,6 +26,10 @@ $(CRASH_TESTS): $(O)/%: tests/integration/module.mk
 test-run: $(O)/plain/crash $(if $(HAVE_ASAN),$(O)/asan/crash) $(CRASH_TESTS)
 EXTRA_TESTS += $(CRASH_TESTS)
 
+# Steps of sparse decode are those of the bench.
+$(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/integration/test_sparse_decode: \
+	$(call objects,$v,$(filter-out bench/tierbench.c,$(SRC_tierbench)) tierd/net/conn.c)))
+
 # 10^5 objects; with the sanitizer it makes 10^4.
 test-run: $(O)/plain/tests/integration/test_api_object_many
 EXTRA_TESTS += $(if $(HAVE_ASAN),$(O)/plain/tests/integration/test_api_object_many)
