@@ -108,7 +108,8 @@ SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
                    bench/report/*.c bench/policy/*.c bench/replay/*.c bench/space/*.c \
-                   bench/peers/*.c bench/sparse/*.c) cuda/ref/msa.c
+                   bench/peers/*.c bench/sparse/*.c) cuda/ref/msa.c \
+                 tests/lib/core_shell.c
 SRC_testlib   := $(wildcard tests/lib/*.c)
 SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
 SH_tests      := $(wildcard tests/integration/*.sh)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/lib/core_shell.h"
 #include "tierd/core/unit/store.h"
 
 #define ARG_PIECE 65536u
@@ -152,46 +153,20 @@ static void feed(struct model *m, struct core_event *e)
 	take_actions(m);
 }
 
-static void act(struct model *m, struct core_action *a)
+static void act(struct model *m, const struct core_action *a)
 {
-	struct core_event e = { .kind = CORE_EV_TICK };
+	struct core_event e;
 
-	switch (a->kind) {
-	case CORE_AC_COPY:
-		a->copy->res = 0;
-		m->copy_end_ns = m->now_ns;
-		e.kind = CORE_EV_COPY_DONE;
-		e.copy = a->copy;
-		break;
-	case CORE_AC_READ:
-	case CORE_AC_WRITE:
-		a->io->res = (int32_t)a->io->bytes;
-		a->io->bad_mask = 0;
-		if (!a->io->write)
-			m->read_end_ns = m->now_ns;
-		e.kind = CORE_EV_IO_DONE;
-		e.io = a->io;
-		break;
-	case CORE_AC_SYNC:
-		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync.token;
-		break;
-	case CORE_AC_FENCE:
-		e.kind = CORE_EV_FENCE_DONE;
-		e.batch = a->batch;
-		break;
-	case CORE_AC_SCAN:
-		core_scan(m->core);
-		e.kind = CORE_EV_SCAN_DONE;
-		break;
-	case CORE_AC_PUNCH:
-		e.kind = CORE_EV_PUNCH_DONE;
-		e.range = a->range;
-		break;
-	default:
+	if (!core_shell_at_once(a, &e)) {
 		m->failed = true;
 		return;
 	}
+	if (a->kind == CORE_AC_COPY)
+		m->copy_end_ns = m->now_ns;
+	else if (a->kind == CORE_AC_READ)
+		m->read_end_ns = m->now_ns;
+	else if (a->kind == CORE_AC_SCAN)
+		core_scan(m->core);
 	feed(m, &e);
 }
 

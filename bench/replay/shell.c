@@ -8,6 +8,7 @@
 
 #include "bench/policy/policy.h"
 #include "bench/replay/shell.h"
+#include "tests/lib/core_shell.h"
 #include "tierd/core/state.h"
 
 #define ARGS_BYTES ABI_ARG_BYTES_MAX /* the bytes of a put follow */
@@ -43,63 +44,23 @@ static void feed(struct shell *s, struct core_event *e)
 	core_event(s->core, e);
 }
 
-/* The event that says so; false: nothing to say. */
-static bool done_at_once(struct shell *s, const struct core_action *a, struct core_event *e)
-{
-	switch (a->kind) {
-	case CORE_AC_COPY:
-		for (uint32_t i = 0; i < a->copy->count; i++)
-			a->copy->item[i].crc = 0;
-		a->copy->res = 0;
-		e->kind = CORE_EV_COPY_DONE;
-		e->copy = a->copy;
-		return true;
-	case CORE_AC_WRITE:
-		s->device_bytes += a->io->bytes;
-		__attribute__((fallthrough));
-	case CORE_AC_READ:
-		a->io->res = (int32_t)a->io->bytes;
-		a->io->bad_mask = 0;
-		e->kind = CORE_EV_IO_DONE;
-		e->io = a->io;
-		return true;
-	case CORE_AC_SYNC:
-		e->kind = CORE_EV_SYNC_DONE;
-		e->sync.token = a->sync.token;
-		return true;
-	case CORE_AC_FENCE:
-		e->kind = CORE_EV_FENCE_DONE;
-		e->batch = a->batch;
-		return true;
-	case CORE_AC_SCAN:
-		core_scan(s->core);
-		e->kind = CORE_EV_SCAN_DONE;
-		return true;
-	case CORE_AC_PUNCH:
-		e->kind = CORE_EV_PUNCH_DONE;
-		e->range = a->range;
-		return true;
-	case CORE_AC_COMPLETE:
-		s->last = a->complete.cqe;
-		s->completions++;
-		return false;
-	case CORE_AC_END:
-		s->error = a->end.error;
-		return false;
-	default:
-		return false; /* PREPARE, REPLY */
-	}
-}
-
 static void pump(struct shell *s)
 {
 	struct core_action a;
+	struct core_event e;
 
 	while (core_action_next(s->core, &a)) {
-		struct core_event e = { .kind = CORE_EV_TICK };
-
-		if (done_at_once(s, &a, &e))
+		if (a.kind == CORE_AC_COMPLETE) {
+			s->last = a.complete.cqe;
+			s->completions++;
+		} else if (a.kind == CORE_AC_END) {
+			s->error = a.end.error;
+		} else if (core_shell_at_once(&a, &e)) {
+			if (a.kind == CORE_AC_SCAN)
+				core_scan(s->core);
+			s->device_bytes += a.kind == CORE_AC_WRITE ? a.io->bytes : 0;
 			feed(s, &e);
+		}
 	}
 }
 

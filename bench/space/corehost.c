@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/lib/core_shell.h"
+
 #define STAGING_BYTES (8u << 20)
 #define ARGS_OFFSET (STAGING_BYTES - 65536u)
 #define WAIT_NS (3000 * COREHOST_MS) /* longer than any request of the core's */
-
-static void look(struct corehost *h);
 
 static void feed(struct corehost *h, struct core_event *e)
 {
@@ -21,52 +21,33 @@ static void feed(struct corehost *h, struct core_event *e)
 	core_event(h->core, e);
 }
 
-static void copy_done(struct corehost *h, struct core_copy *copy)
+static void answer(struct corehost *h, const struct core_action *a)
 {
-	struct core_event e = { .kind = CORE_EV_COPY_DONE, .copy = copy };
+	struct core_event e;
 
-	copy->res = 0;
+	if (!core_shell_at_once(a, &e))
+		return; /* hints, and replies that nobody waits for */
+	if (a->kind == CORE_AC_SCAN)
+		core_scan(h->core);
 	feed(h, &e);
 }
 
-static void copy_begin(struct corehost *h, struct core_copy *copy)
+static void copy_begin(struct corehost *h, const struct core_action *a)
 {
 	struct corehost_channel *l = &h->channel;
 	uint64_t bytes = 0, begin_ns = l->idle_ns > h->now_ns ? l->idle_ns : h->now_ns;
 
-	for (uint32_t i = 0; i < copy->count; i++) {
-		copy->item[i].crc = 0; /* no bytes: all pages have the same sum */
-		bytes += copy->item[i].bytes;
-	}
-	h->copied += copy->src_tier == copy->dst_tier ? bytes : 0;
+	for (uint32_t i = 0; i < a->copy->count; i++)
+		bytes += a->copy->item[i].bytes;
+	h->copied += a->copy->src_tier == a->copy->dst_tier ? bytes : 0;
 	if (!l->bytes_per_s) {
-		copy_done(h, copy);
+		answer(h, a);
 		return;
 	}
 	assert(l->tail - l->head < COREHOST_COPIES);
 	l->idle_ns = begin_ns + bytes * 1000 * COREHOST_MS / l->bytes_per_s;
-	l->queue[l->tail % COREHOST_COPIES].copy = copy;
+	l->queue[l->tail % COREHOST_COPIES].copy = *a;
 	l->queue[l->tail++ % COREHOST_COPIES].done_ns = l->idle_ns;
-}
-
-static void carry(struct corehost *h, const struct core_action *a)
-{
-	struct core_event e = { .kind = CORE_EV_TICK };
-
-	if (a->kind == CORE_AC_FENCE || a->kind == CORE_AC_SCAN) {
-		if (a->kind == CORE_AC_SCAN)
-			core_scan(h->core);
-		e.kind = a->kind == CORE_AC_SCAN ? CORE_EV_SCAN_DONE : CORE_EV_FENCE_DONE;
-		if (a->kind == CORE_AC_FENCE)
-			e.batch = a->batch;
-	} else if (a->kind == CORE_AC_PUNCH) {
-		h->punched += a->range.bytes;
-		e.kind = CORE_EV_PUNCH_DONE;
-		e.range = a->range;
-	} else {
-		return; /* hints, and replies that nobody waits for */
-	}
-	feed(h, &e);
 }
 
 static void look(struct corehost *h)
@@ -78,9 +59,10 @@ static void look(struct corehost *h)
 			h->answered = true;
 			h->answer = a.complete.cqe;
 		} else if (a.kind == CORE_AC_COPY) {
-			copy_begin(h, a.copy);
+			copy_begin(h, &a);
 		} else {
-			carry(h, &a);
+			h->punched += a.kind == CORE_AC_PUNCH ? a.range.bytes : 0;
+			answer(h, &a);
 		}
 	}
 }
@@ -99,7 +81,7 @@ static void step(struct corehost *h, uint64_t until)
 	copied = copied && next <= until;
 	h->now_ns = next < until ? next : until;
 	if (copied)
-		copy_done(h, l->queue[l->head++ % COREHOST_COPIES].copy);
+		answer(h, &l->queue[l->head++ % COREHOST_COPIES].copy);
 	feed(h, &e);
 	look(h);
 }

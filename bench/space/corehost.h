@@ -30,7 +30,7 @@ struct corehost_channel {
 	uint64_t bytes_per_s; /* 0 = copies take no time */
 	uint64_t idle_ns;     /* from then on */
 	struct {
-		struct core_copy *copy;
+		struct core_action copy;
 		uint64_t done_ns;
 	} queue[COREHOST_COPIES];
 	uint32_t head, tail; /* modulo COREHOST_COPIES */

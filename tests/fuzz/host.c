@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "libtier/base/crc32c.h"
+#include "tests/lib/core_shell.h"
 #include "tierd/core/state.h"
 
 #define TOKEN_REMOVE 0x100u /* + context */
@@ -240,45 +241,24 @@ static void do_discard(struct host *h, const struct core_range *range)
 
 static void carry(struct host *h, const struct core_action *a)
 {
-	struct core_event e = { .kind = CORE_EV_TICK };
+	struct core_event e;
 
-	switch (a->kind) {
-	case CORE_AC_COPY:
+	FUZZ_CHECK(core_shell_done(a, &e));
+	if (a->kind == CORE_AC_COPY) {
 		do_copy(h, a->copy);
-		e.kind = CORE_EV_COPY_DONE;
-		e.copy = a->copy;
-		break;
-	case CORE_AC_READ:
-	case CORE_AC_WRITE:
+	} else if (e.kind == CORE_EV_IO_DONE) {
 		FUZZ_CHECK(a->io->write == (a->kind == CORE_AC_WRITE));
 		do_io(h, a->io);
-		e.kind = CORE_EV_IO_DONE;
-		e.io = a->io;
-		break;
-	case CORE_AC_SYNC:
-		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync.token;
+	} else if (a->kind == CORE_AC_SYNC) {
 		e.sync.res = fault_take(h) == HOST_FAILS ? -EIO : 0;
-		break;
-	case CORE_AC_DISCARD:
+	} else if (a->kind == CORE_AC_DISCARD) {
 		do_discard(h, &a->range);
-		e.kind = CORE_EV_DISCARD_DONE;
 		e.discard.res = h->discard_res ? h->discard_res :
 				fault_take(h) == HOST_FAILS ? -EIO : 0;
-		break;
-	case CORE_AC_FENCE:
-		e.kind = CORE_EV_FENCE_DONE;
-		e.batch = a->batch;
-		break;
-	case CORE_AC_SCAN:
+	} else if (a->kind == CORE_AC_SCAN) {
 		do_scan(h);
-		e.kind = CORE_EV_SCAN_DONE;
-		break;
-	default:
-		FUZZ_CHECK(a->kind == CORE_AC_PUNCH);
+	} else if (a->kind == CORE_AC_PUNCH) {
 		do_punch(h, &a->range);
-		e.kind = CORE_EV_PUNCH_DONE;
-		e.range = a->range;
 	}
 	host_event(h, &e);
 }

@@ -24,7 +24,7 @@ HAVE_FUZZER := $(if $(HAVE_CLANG),$(shell tests/fuzz/probe))
 $(eval $(call variant,fuzz))
 
 FUZZ_SHARED := $(call objects,fuzz,tests/fuzz/main.c tests/fuzz/heap.c tests/fuzz/host.c \
-                                tests/lib/areas.c)
+                                tests/lib/areas.c tests/lib/core_shell.c)
 # not what is tested: no coverage is wanted of it
 $(FUZZ_SHARED): FLAGS_fuzz := $(filter-out -fsanitize=fuzzer%,$(FLAGS_fuzz)) \
                               -fsanitize=address,undefined
@@ -65,7 +65,8 @@ $(O)/fuzz/canary/$1.o: tests/fuzz/canary/$1.sed $$(canary_source_$1) $(O)/config
 -include $(O)/fuzz/canary/$1.d
 endef
 $(foreach n,$(FUZZ_NAMES),$(eval $(call fuzz_target,$n)))
--include $(patsubst %.c,$(O)/fuzz/obj/%.d,$(wildcard tests/fuzz/*.c) tests/lib/areas.c)
+-include $(patsubst %.c,$(O)/fuzz/obj/%.d,$(wildcard tests/fuzz/*.c) tests/lib/areas.c \
+                                             tests/lib/core_shell.c)
 
 FUZZ_PROGRAMS := $(FUZZ_NAMES:%=$(O)/fuzz/fuzz_%) $(FUZZ_NAMES:%=$(O)/fuzz/canary_%)
 

@@ -210,8 +210,8 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	reserve(w, client, i, a);
 }
 
-/* The bytes of the ask's put, in the order of abi/ring.h. */
-static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
+/* The bytes of the ask's put, in the order of abi/ring.h; returns how many. */
+static uint64_t put_bytes(struct world *w, uint32_t client, const struct ask *a)
 {
 	const struct abi_geometry *g = &w->context[a->context].geometry;
 	uint8_t *to = w->client[client].staging + a->staging;
@@ -227,11 +227,13 @@ static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
 			model_page(w, a->context, a->first + n, page, to);
 			to += model_page_bytes(w, a->context, page);
 		}
+	return (uint64_t)(to - w->client[client].staging) - a->staging;
 }
 
 static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .user_data = i, .handle = a->handle };
+	uint64_t bytes;
 
 	if (world_chance(w, 80000)) {
 		w->client[client].old_handle = a->handle;
@@ -241,7 +243,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		client_submit(w, client, &sqe);
 		return;
 	}
-	put_bytes(w, client, a);
+	bytes = put_bytes(w, client, a);
 	a->kind = ASK_COMMIT;
 	a->op = ABI_OP_PUT_COMMIT;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 2000) * MSEC;
@@ -256,7 +258,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 	sqe.deadline_ns = a->deadline_ns;
 	a->wild = world_chance(w, 10000);
 	if (a->wild)
-		sqe.arg_offset = STAGING_BYTES - ABI_UNIT * world_below(w, 8);
+		sqe.arg_offset = STAGING_BYTES - world_below(w, 8) % (bytes / ABI_UNIT) * ABI_UNIT;
 	else /* refused, the put goes on */
 		w->client[client].old_handle = a->handle;
 	client_submit(w, client, &sqe);

@@ -2,7 +2,7 @@
 # more with sanitizers, wide and tight ones, and the planted bugs.
 # SPDX-License-Identifier: Apache-2.0
 
-SRC_sim  := $(wildcard tests/sim/*.c) tests/lib/areas.c
+SRC_sim  := $(wildcard tests/sim/*.c) tests/lib/areas.c tests/lib/core_shell.c
 WRAP_sim := -Wl,--wrap=calloc,--wrap=free  # tests/sim/heap.c
 
 # The fleet of simulated hosts: the protocol of tierd-net (hosts/fleet.h).

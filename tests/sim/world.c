@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/lib/areas.h"
+#include "tests/lib/core_shell.h"
 
 void world_fail(struct world *w, const char *format, ...)
 {
@@ -249,48 +250,29 @@ static void read_carry(struct world *w, struct core_io *io)
 
 static void do_action(struct world *w, const struct core_action *a)
 {
-	struct core_event e = { .kind = CORE_EV_TICK };
+	struct core_event e;
 
-	switch (a->kind) {
-	case CORE_AC_COPY:
-		copy_carry(w, a->copy);
+	if (a->kind == CORE_AC_COPY || a->kind == CORE_AC_READ) {
+		if (a->kind == CORE_AC_COPY)
+			copy_carry(w, a->copy);
+		else
+			read_carry(w, a->io);
 		return;
-	case CORE_AC_READ:
-		read_carry(w, a->io);
-		return;
-	case CORE_AC_WRITE:
-		e.kind = CORE_EV_IO_DONE;
-		e.io = a->io;
-		break;
-	case CORE_AC_SYNC:
-		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.device = a->sync.device;
-		e.sync.token = a->sync.token;
-		e.sync.res = device_flush_end(w, a->sync.device);
-		break;
-	case CORE_AC_DISCARD:
-		e.kind = CORE_EV_DISCARD_DONE;
-		e.discard.device = a->range.device;
-		e.discard.res = device_discard(w, &a->range);
-		break;
-	case CORE_AC_FENCE:
-		reader_fence(w);
-		e.kind = CORE_EV_FENCE_DONE;
-		e.batch = a->batch;
-		break;
-	case CORE_AC_SCAN:
-		core_scan(w->core);
-		e.kind = CORE_EV_SCAN_DONE;
-		break;
-	case CORE_AC_PUNCH:
-		do_punch(w, &a->range);
-		e.kind = CORE_EV_PUNCH_DONE;
-		e.range = a->range;
-		break;
-	default:
+	}
+	if (!core_shell_done(a, &e)) {
 		world_fail(w, "unknown action %d", (int)a->kind);
 		return;
 	}
+	if (a->kind == CORE_AC_SYNC)
+		e.sync.res = device_flush_end(w, a->sync.device);
+	else if (a->kind == CORE_AC_DISCARD)
+		e.discard.res = device_discard(w, &a->range);
+	else if (a->kind == CORE_AC_FENCE)
+		reader_fence(w);
+	else if (a->kind == CORE_AC_SCAN)
+		core_scan(w->core);
+	else if (a->kind == CORE_AC_PUNCH)
+		do_punch(w, &a->range);
 	world_event(w, &e);
 }
 

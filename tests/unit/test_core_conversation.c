@@ -305,6 +305,23 @@ static void test_tenants_think_for_themselves(void **state)
 	assert_true(low <= SECOND && high >= SECOND && high < 10 * SECOND);
 }
 
+/* How long a user was away is learned from the return itself. */
+static void test_a_return_says_how_long_its_user_thinks(void **state)
+{
+	uint64_t low, high;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++) {
+		assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, 1).res, 0);
+		host_tick(&host, 20 * SECOND);
+		assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).res, 0);
+	}
+	assert_int_equal(core_metrics(host.core)->conversation_returns, 40);
+	think_window(host.core, context_at(0), 5, &low, &high);
+	assert_in_range(low, 10 * SECOND, 20 * SECOND);
+	assert_in_range(high, 20 * SECOND, 80 * SECOND);
+}
+
 /* The window begins where the first of many come back, and ends behind the last. */
 static void test_the_window_holds_those_who_come_back(void **state)
 {
@@ -357,6 +374,7 @@ int main(void)
 		CASE(test_ready_before_anything_was_staged),
 		CASE(test_a_conversation_is_its_contexts_and_clients),
 		CASE(test_tenants_think_for_themselves),
+		CASE(test_a_return_says_how_long_its_user_thinks),
 		CASE(test_the_window_holds_those_who_come_back),
 		CASE(test_an_abandoned_lead_leaves),
 	};

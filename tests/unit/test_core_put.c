@@ -157,6 +157,54 @@ static void test_other_bytes_are_not_taken_for_a_block(void **state)
 	host_audit(&host);
 }
 
+static void in_store_alone(void)
+{
+	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, UINT64_MAX, 1);
+	host_look(&host);
+	assert_true(host_settle(&host, 100));
+}
+
+/* Blocks that come. */
+static uint64_t fetched(enum host_fault fault)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL };
+
+	host.fault = fault;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[0].res, 0);
+	return answer[0].value;
+}
+
+/* What lies on a drive that cannot be read is brought again by who has it, durable or not. */
+static void test_what_a_failing_drive_holds_is_put_again(void **state)
+{
+	const struct core_metrics *m = core_metrics(host.core);
+	uint64_t once = BLOCKS * host.context[0].spec.geometry.block_bytes;
+
+	(void)state;
+	for (uint16_t flags = 0; flags <= ABI_SQE_DURABLE; flags += ABI_SQE_DURABLE) {
+		uint64_t before = m->put_bytes;
+
+		assert_int_equal(put_bytes(flags, 1), 0);
+		for (uint32_t i = 0; i < CORE_FAILURES_MAX; i++) {
+			in_store_alone();
+			assert_int_equal(put_bytes(flags, 1), 0);
+			assert_int_equal(m->put_bytes, before + once); /* it may be readable */
+			assert_int_equal(fetched(HOST_FAILS), 0);
+		}
+		assert_int_equal(put_bytes(flags, 2), -EBADMSG);
+		assert_int_equal(put_bytes(flags, 1), 0);
+		assert_int_equal(m->put_bytes, before + 2 * once);
+		assert_int_equal(fetched(HOST_FAILS), BLOCKS); /* nothing is read */
+		assert_int_equal(host.fault, HOST_FAILS);
+		in_store_alone();
+		assert_int_equal(fetched(HOST_WELL), BLOCKS);
+		host_audit(&host);
+		one_host_delete(0, BLOCKS);
+	}
+}
+
 /* Client 0's put is cancelled while its copies are under way; these end well, or fail. */
 static void cancel(uint16_t flags, enum host_fault fault)
 {
@@ -291,6 +339,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_gap_in_any_block_is_filled, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_other_bytes_are_not_taken_for_a_block, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_what_a_failing_drive_holds_is_put_again, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_was_not_cancelled, begin,
 						one_host_off),

@@ -162,6 +162,16 @@ bool drive_is_bad(const struct core *c, const struct drive *dv)
 	       (drive_failing(dv) || dv->read_failures >= CORE_FAILURES_MAX);
 }
 
+/* Is its drive one whose reads fail, and not all of it in CXL? */
+bool block_unreadable(const struct core *c, const struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	return m->persist == PERSIST_CLEAN &&
+	       block_drive(c, x, slot)->read_failures >= CORE_FAILURES_MAX &&
+	       m->there[ABI_TIER_CXL].pages < block_pages(x, slot);
+}
+
 /* Does none work any more? */
 bool drives_failing(const struct core *c)
 {

@@ -192,7 +192,8 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 	p->before = p->apart ? ABI_SLOT_NONE : slot;
 	b = index_block(&x->ix, slot);
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
-	if (b->state == ABI_BLOCK_COMMITTED && satisfied(c, x, p, slot)) {
+	if (b->state == ABI_BLOCK_COMMITTED && satisfied(c, x, p, slot) &&
+	    !block_unreadable(c, x, slot)) {
 		c->metrics.blocks_duplicate++;
 		block_used(c, x, slot, 1);
 		if (i < 64)
