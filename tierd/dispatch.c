@@ -219,6 +219,10 @@ static void io_done(struct shell *s, struct core_io *io)
 	else
 		watch_stop(&p->reading[io->klass], io, &p->read[io->klass]);
 	io->bad_mask = 0;
+	if (io->res == -EFAULT && io->write)
+		worker_find_gone(io);
+	else if (io->res == -EFAULT && !io->direct)
+		worker_mend(io);
 	if (io->write || !io->verify || io->res < 0 || (uint64_t)io->res != io->bytes) {
 		feed_io(s, io);
 	} else if (p->landed_count == DISPATCH_LANDED_MAX) {

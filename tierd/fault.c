@@ -16,6 +16,8 @@ static _Thread_local sigjmp_buf *guard; /* NULL: this thread does no such work n
 static void on_bus(int number, siginfo_t *info, void *context)
 {
 	(void)context;
+	if (info->si_code == BUS_MCEERR_AO)
+		return; /* poison that nobody has touched: who does so is told */
 	if (guard && info->si_code > 0)
 		siglongjmp(*guard, 1);
 	signal(number, SIG_DFL); /* the fault comes again */

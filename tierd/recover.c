@@ -16,6 +16,8 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 
+#define BAD_SECTORS_MAX 16u /* of a summary: each may take a sick drive seconds */
+
 int recover_explain(struct shell *s, const struct shell_drive *d, int rc, const char *what,
 		    const char *advice)
 {
@@ -321,20 +323,37 @@ int recover_contexts(struct shell *s)
 
 /* ---- segments ------------------------------------------------------------------------------ */
 
+/* Sector by sector where it cannot be read whole: a bad one costs the records that lie in it. */
+static int read_summary(struct shell *s, const struct shell_drive *d, uint8_t *summary,
+			uint64_t offset)
+{
+	uint64_t bytes = d->super.summary_bytes, at;
+	int first = s->drive_ops->pread(d->device, summary, bytes, offset);
+	uint32_t bad = 0;
+
+	if (!first)
+		return 0;
+	memset(summary, 0, bytes);
+	for (at = 0; at < bytes && bad < BAD_SECTORS_MAX; at += DISK_SECTOR) {
+		if (!s->drive_ops->pread(d->device, summary + at, DISK_SECTOR, offset + at))
+			continue;
+		memset(summary + at, 0, DISK_SECTOR);
+		bad++;
+	}
+	return first;
+}
+
 static int read_segment(struct shell *s, uint32_t drive, uint32_t segment, void *summary)
 {
 	const struct shell_drive *d = &s->drive[drive];
 	const struct disk_super *super = &d->super;
 	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int unread = s->drive_ops->pread(d->device, summary, super->summary_bytes, offset), rc;
+	int unread = read_summary(s, d, summary, offset), rc;
 
-	if (unread) {
-		/* Its blocks are a loss, the rest of the store is not. */
-		log_error(&s->log, "a segment cannot be read; its blocks are lost",
-			  d->path, "look at the device", "segment=%u errno=%d",
+	if (unread) /* the rest of the store is no loss */
+		log_error(&s->log, "a segment cannot be read whole; what its bad sectors named is "
+			  "lost", d->path, "look at the device", "segment=%u errno=%d",
 			  segment, -unread);
-		memset(summary, 0, super->summary_bytes);
-	}
 	rc = core_recover_segment(s->core, drive, segment, summary, super->summary_bytes);
 	if (unread)
 		core_recover_unread(s->core, drive, segment);

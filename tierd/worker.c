@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@
 #define QUEUES (PATIENT_QUEUE + 1u)
 #define THREADS_OWN 2u /* beside those that copy */
 #define SLICE_NS (100 * NS_PER_US) /* the shortest that the kernel knows */
+#define SMALL_PAGE 4096u
 #define SPINS 64u /* looks at the queues before a worker sleeps: a few microseconds */
 
 struct queue {
@@ -147,7 +149,45 @@ void worker_verify(struct core_io *io)
 	if (!fault_guard(verify, io))
 		return;
 	io->bad_mask = 0;
-	io->res = -EIO;
+	io->res = -EFAULT;
+}
+
+static void touch(void *arg)
+{
+	const struct core_io_piece *piece = arg;
+
+	for (uint32_t i = 0; i < piece->bytes; i += SMALL_PAGE)
+		(void)*((const volatile uint8_t *)piece->addr + i);
+}
+
+void worker_find_gone(struct core_io *io)
+{
+	for (uint32_t i = 0; i < io->piece_count; i++)
+		if (fault_guard(touch, &io->piece[i]))
+			io->bad_mask |= 1ull << i;
+}
+
+/*
+ * What has poison gets another page, where that is in a memfd: its bytes are not wanted any more.
+ * One that reaches beyond these is left alone, for others would read zeros there.
+ */
+static void mend(void *addr, uint64_t bytes)
+{
+	uintptr_t at = ((uintptr_t)addr + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1ul);
+	uintptr_t end = (uintptr_t)addr + bytes;
+
+	for (; at + SMALL_PAGE <= end; at += SMALL_PAGE) {
+		struct core_io_piece page = { .addr = (void *)at, .bytes = 1 };
+
+		if (fault_guard(touch, &page) && madvise(page.addr, SMALL_PAGE, MADV_REMOVE))
+			return;
+	}
+}
+
+void worker_mend(struct core_io *io)
+{
+	for (uint32_t i = 0; i < io->piece_count; i++)
+		mend(io->piece[i].addr, io->piece[i].bytes);
 }
 
 static void copy(void *arg)
@@ -157,14 +197,27 @@ static void copy(void *arg)
 	job->ops->copy(job->ops, job->copy);
 }
 
+/* Once more where the memory that was to be written can be mended. */
+static void do_copy(struct job *job)
+{
+	struct core_copy *c = job->copy;
+
+	if (!fault_guard(copy, job))
+		return;
+	/* HBM may be a device's, where no processor looks. */
+	for (uint32_t i = 0; i < c->count && c->dst_tier == ABI_TIER_CXL; i++)
+		mend(c->item[i].dst, c->item[i].bytes);
+	if (fault_guard(copy, job))
+		c->res = -EIO;
+}
+
 static void carry_out(struct job *job)
 {
 	const struct core_range *range = &job->range;
 
 	switch (job->kind) {
 	case JOB_COPY:
-		if (fault_guard(copy, job))
-			job->copy->res = -EIO;
+		do_copy(job);
 		break;
 	case JOB_VERIFY:
 		worker_verify(job->io);

@@ -98,4 +98,10 @@ bool worker_passed(const struct worker_pool *p, uint64_t mark);
  */
 void worker_verify(struct core_io *io);
 
+/* Of a write that failed with -EFAULT: sets bad_mask for pieces whose memory has gone. */
+void worker_find_gone(struct core_io *io);
+
+/* Of a read that failed so: puts fresh pages where there is poison, for who reads there next. */
+void worker_mend(struct core_io *io);
+
 #endif

@@ -3,9 +3,10 @@
  * Memory that is taken away under a lease: its device has gone or its bytes are poisoned, or the
  * daemon ended the session, for what its leases kept, and took back what it had lent. The kernel
  * says so with SIGBUS. The library has a handler for it from the first context on: what is read
- * there is zeros from then on, the tier's pages of that context are misses, and tier_lease_check
- * says which leases were hit. Any other SIGBUS goes to the handler that was there before. A program
- * that sets a handler of its own later calls tier_fault in it. Part of tier.h, which includes it.
+ * there is zeros from then on, pages within the same 2 MiB are misses, or all of that tier's of the
+ * context once that happened more than 16 times, and tier_lease_check says which leases were hit.
+ * Any other SIGBUS goes to the handler that was there before. A program that sets a handler of its
+ * own later calls tier_fault in it. Part of tier.h, which includes it.
  */
 #ifndef TIER_TAKEN_H
 #define TIER_TAKEN_H

@@ -76,7 +76,9 @@ static inline int judge_block(const struct target *at, uint32_t epoch, bool clos
 static inline bool is_usable(const struct map *m, uint64_t word, uint32_t level, uint32_t bytes)
 {
 	return abi_word_state(word) == ABI_PAGE_READY &&
-	       abi_word_addr(word) + bytes <= atomic_load_relaxed_u64(&m->mem_bytes[level]);
+	       (likely(abi_word_addr(word) + bytes <=
+		       atomic_load_relaxed_u64(&m->mem_bytes[level])) ||
+		map_is_left(m, level, abi_word_addr(word), bytes));
 }
 
 /* The fastest copy that the caller takes. false: none is in memory. */

@@ -265,6 +265,12 @@ int map_open_lost(struct map **out, const struct map *before, uint64_t number)
 	return 0;
 }
 
+bool map_is_left(const struct map *m, uint32_t level, uint64_t offset, uint32_t bytes)
+{
+	return m->mem[level] && offset + bytes <= m->mapped[level] &&
+	       taken_intact(m->taken[level], offset, bytes);
+}
+
 void map_close(struct map *m)
 {
 	if (!m)

@@ -35,7 +35,7 @@ struct map {
 	const struct abi_block *block;
 	const struct abi_page *page;
 	const uint8_t *mem[ABI_MEM_TIERS];
-	uint64_t mem_bytes[ABI_MEM_TIERS]; /* 0: not there, no processor can read it, or taken */
+	uint64_t mem_bytes[ABI_MEM_TIERS]; /* 0: none, no processor can read it, or some taken */
 	uint32_t blocks_max;
 	uint32_t pages_per_block;
 	uint32_t context_id;
@@ -86,6 +86,9 @@ void map_close(struct map *m);
  * them. Errors: negative errno.
  */
 int map_shared(void **out, int fd, uint64_t bytes, int protection);
+
+/* Some of the tier's memory was taken away (mem_bytes is 0): but is this there? */
+bool map_is_left(const struct map *m, uint32_t level, uint64_t offset, uint32_t bytes);
 
 /* The epoch as block lines carry it. */
 static inline uint32_t map_epoch(const struct map *m)

@@ -1,9 +1,10 @@
 /*
  * What becomes of a SIGBUS in a tier's memory; see taken.h.
  *
- * The handler lays zeros over the 2 MiB that faulted, so that the instruction goes on, and marks
- * the memory before that: who has read a zero of it finds the mark. An entry's base is written last
- * and cleared first, since the handler takes no lock.
+ * The handler lays zeros over the piece of 2 MiB that faulted, so that the instruction goes on, and
+ * marks the piece before that: who has read a zero of it finds the mark. Where more of them are
+ * taken than an entry can note, all of its memory is. An entry's base is written last and cleared
+ * first, since the handler takes no lock.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -22,14 +23,16 @@
 #include "libtier/src/error.h"
 
 #define ENTRY_TAKEN 1u
+#define PIECES_MAX 16u
 #define ENTRIES_MAX (ABI_MEM_TIERS * ABI_CONTEXTS_MAX)
 
 struct entry {
 	uint64_t base; /* atomic; 0 = free, ENTRY_TAKEN = being written */
 	uint64_t bytes;
 	uint64_t *usable; /* atomic */
-	uint32_t taken;	  /* atomic */
+	uint32_t taken;	  /* atomic: how many pieces, */
 	pid_t pid;	  /* whose: a forked child has no mapping there */
+	uint32_t piece[PIECES_MAX]; /* atomic: ... and 1 + which */
 };
 
 static uint32_t installed;	/* atomic */
@@ -53,6 +56,36 @@ static struct entry *entry_of(uint64_t address)
 	return NULL;
 }
 
+/* Is none of these bytes in a piece that was taken? */
+static bool intact(const struct entry *e, uint64_t offset, uint64_t bytes)
+{
+	uint32_t count = atomic_load_acquire_u32(&e->taken);
+	uint64_t first = offset / ABI_HUGE, last = (offset + bytes - 1) / ABI_HUGE;
+
+	if (count > PIECES_MAX)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t piece = atomic_load_acquire_u32(&e->piece[i]);
+
+		if (!piece || (piece - 1 >= first && piece - 1 <= last)) /* 0: just being noted */
+			return false;
+	}
+	return true;
+}
+
+static void mark(struct entry *e, uint32_t piece)
+{
+	uint32_t at = atomic_load_acquire_u32(&e->taken);
+
+	for (uint32_t i = 0; i < at && i < PIECES_MAX; i++)
+		if (atomic_load_relaxed_u32(&e->piece[i]) == piece + 1)
+			return;
+	while (at <= PIECES_MAX && !atomic_cas_u32(&e->taken, &at, at + 1))
+		;
+	if (at < PIECES_MAX)
+		atomic_store_release_u32(&e->piece[at], piece + 1);
+}
+
 int tier_fault(const void *address)
 {
 	uint64_t at = (uintptr_t)address, piece, end;
@@ -65,8 +98,8 @@ int tier_fault(const void *address)
 	end = e->base + e->bytes;
 	if (end - piece > ABI_HUGE)
 		end = piece + ABI_HUGE;
+	mark(e, (uint32_t)((piece - e->base) / ABI_HUGE));
 	atomic_store_relaxed_u64(e->usable, 0);
-	atomic_store_release_u32(&e->taken, 1);
 	atomic_store_release_u32(&any_ever, 1);
 	laid = mmap((void *)(uintptr_t)piece, end - piece, PROT_READ,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -82,7 +115,7 @@ int tier_lease_check(const struct tier_lease *lease)
 	if (!atomic_load_acquire_u32(&any_ever))
 		return 0;
 	e = entry_of((uintptr_t)lease->data);
-	if (!e || !atomic_load_acquire_u32(&e->taken))
+	if (!e || intact(e, (uintptr_t)lease->data - e->base, lease->bytes))
 		return 0;
 	return error_note(-ENODATA, "lease: its memory was taken away while it was read (the "
 				    "connection ended, or the device failed); it is a miss");
@@ -156,6 +189,7 @@ int taken_watch(const void *base, uint64_t bytes, uint64_t *usable)
 	table[i].usable = usable;
 	table[i].pid = getpid();
 	atomic_store_relaxed_u32(&table[i].taken, 0);
+	memset(table[i].piece, 0, sizeof(table[i].piece));
 	atomic_store_release_u64(&table[i].base, (uintptr_t)base);
 	return (int)i;
 }
@@ -164,4 +198,9 @@ void taken_forget(int entry)
 {
 	if (entry >= 0)
 		atomic_store_release_u64(&table[entry].base, 0);
+}
+
+bool taken_intact(int entry, uint64_t offset, uint64_t bytes)
+{
+	return entry >= 0 && intact(&table[entry], offset, bytes);
 }

@@ -144,6 +144,18 @@ static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *di
 		io->bad_mask |= 1ull << i;
 }
 
+/* A write that cannot read its memory, as the shell tells it. */
+static bool is_gone(const struct host *h, struct core_io *io)
+{
+	io->bad_mask = 0;
+	for (uint32_t i = 0; h->gone && io->write && i < io->piece_count; i++)
+		if (io->piece[i].addr == h->gone)
+			io->bad_mask |= 1ull << i;
+	if (io->bad_mask)
+		io->res = -EFAULT;
+	return io->bad_mask != 0;
+}
+
 static void do_io(struct host *h, struct core_io *io)
 {
 	enum host_fault fault = fault_take(h);
@@ -156,8 +168,7 @@ static void do_io(struct host *h, struct core_io *io)
 	FUZZ_CHECK(io->offset % DISK_SECTOR == 0 && io->offset >= 2 * DISK_SECTOR);
 	FUZZ_CHECK(io->offset <= h->disk_bytes && bytes <= h->disk_bytes - io->offset);
 	io->res = fault == HOST_FAILS ? -EIO : (int32_t)bytes;
-	io->bad_mask = 0;
-	if (fault == HOST_FAILS)
+	if (is_gone(h, io) || fault == HOST_FAILS)
 		return;
 	bytes = io->offset;
 	for (uint32_t i = 0; i < io->piece_count; i++) {

@@ -75,6 +75,7 @@ struct host {
 	bool discard;  /* its device takes discards, */
 	int discard_res; /* ... and answers so */
 	bool blind;    /* others open clients: scans are not checked */
+	const uint8_t *gone; /* memory of a page: no write that has it can read it */
 	enum host_fault fault;
 	struct core_action *bag;
 	uint32_t bag_count;

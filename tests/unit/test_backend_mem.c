@@ -340,9 +340,11 @@ static void test_a_policy_of_others_is_put_right(void **state)
 		assert_true(read_only != MAP_FAILED);
 		if (!mbind(read_only, 4 * ABI_HUGE, MPOL_INTERLEAVE, nodes->maskp,
 			   nodes->size + 1, 0)) {
-			assert_int_equal(policy_of(own + ABI_HUGE), MPOL_INTERLEAVE);
-			assert_in_range(one.ops->prepare(&one.region, ABI_HUGE, 2 * ABI_HUGE), 1,
-					2);
+			if (one.memfd) { /* the module's pages know no policy of others */
+				assert_int_equal(policy_of(own + ABI_HUGE), MPOL_INTERLEAVE);
+				assert_in_range(one.ops->prepare(&one.region, ABI_HUGE,
+								 2 * ABI_HUGE), 1, 2);
+			}
 			assert_int_equal(policy_of(own + ABI_HUGE), before);
 			assert_int_equal(policy_of(own + 3 * ABI_HUGE - 4096), before);
 			assert_int_equal(one.ops->prepare(&one.region, ABI_HUGE, 2 * ABI_HUGE), 0);

@@ -239,6 +239,38 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 	assert_true(host_settle(&host, 60));
 }
 
+/* One block of a run has lost its memory: it leaves, others are written, the drive is well. */
+static void test_a_block_without_memory_holds_up_no_other(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint64_t put = reserve(0, 4);
+	uint32_t lost = slot_of(x, 1);
+
+	(void)state;
+	host.held = true;
+	commit(put);
+	assert_true(carry(CORE_AC_COPY));
+	for (uint32_t i = 0; i < 60 && !writes(); i++)
+		host_tick(&host, 2 * MSEC);
+	assert_true(writes());
+	host.answer.res = 1; /* not yet */
+	host.gone = (uint8_t *)x->memory.mem[ABI_TIER_CXL] +
+		    page_addr(index_page(&x->ix, lost, 0), ABI_TIER_CXL);
+	host.held = false;
+	assert_int_equal(one_host_answer(), -ENOSPC);
+	assert_true(host_settle(&host, 60));
+	host.gone = NULL;
+	assert_int_equal(slot_of(x, 1), ABI_SLOT_NONE);
+	for (uint32_t n = 0; n < 4; n += n ? 1 : 2)
+		assert_int_equal(x->meta[slot_of(x, n)].persist, PERSIST_CLEAN);
+	assert_int_equal(core_metrics(host.core)->blocks_written, 3);
+	assert_int_equal(host.core->drive[0]->write_failures, 0);
+	put = reserve(10, 1);
+	commit(put);
+	assert_int_equal(one_host_answer(), 0);
+	host_audit(&host);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, one_host_off)
 
 int main(void)
@@ -252,6 +284,7 @@ int main(void)
 		TEST(test_a_cached_block_that_is_promised_is_written_at_once),
 		TEST(test_all_that_is_old_is_written),
 		TEST(test_what_others_depend_on_is_written_again_first),
+		TEST(test_a_block_without_memory_holds_up_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

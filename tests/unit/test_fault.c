@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ static void test_a_read_into_lost_memory_failed(void **state)
 	io.piece[0] = (struct core_io_piece){ .addr = there, .bytes = 16 };
 	io.piece[1] = (struct core_io_piece){ .addr = lost, .bytes = 16 };
 	worker_verify(&io);
-	assert_int_equal(io.res, -EIO);
+	assert_int_equal(io.res, -EFAULT);
 	io = (struct core_io){ .piece_count = 1, .res = 16 };
 	io.piece[0] = (struct core_io_piece){ .addr = there, .bytes = 16 };
 	io.piece[0].crc = crc32c(0, there, 16);
@@ -74,6 +75,40 @@ static void test_a_read_into_lost_memory_failed(void **state)
 	assert_int_equal(io.bad_mask, 0);
 	munmap(lost, BYTES);
 	signal(SIGBUS, before);
+}
+
+/* Which blocks a write lacks is found by touching them. */
+static void test_a_write_of_lost_memory_says_which(void **state)
+{
+	static uint8_t there[3 * 4096];
+	uint8_t *lost = lost_memory();
+	void (*before)(int) = signal(SIGBUS, SIG_DFL);
+	struct core_io io = { .piece_count = 3, .res = -EFAULT };
+
+	(void)state;
+	assert_int_equal(fault_open(), 0);
+	io.piece[0] = io.piece[2] = (struct core_io_piece){ .addr = there, .bytes = sizeof(there) };
+	io.piece[1] = (struct core_io_piece){ .addr = lost, .bytes = 8192 };
+	worker_find_gone(&io);
+	assert_int_equal(io.bad_mask, 2);
+	munmap(lost, BYTES);
+	signal(SIGBUS, before);
+}
+
+/* Memory that has poison and was not touched by us: the kernel says so by the way. */
+static void test_poison_of_others_is_no_fault(void **state)
+{
+	siginfo_t info = { .si_signo = SIGBUS, .si_code = BUS_MCEERR_AO };
+	pid_t pid = fork();
+	int how;
+
+	(void)state;
+	if (pid == 0) {
+		/* To oneself any code may be sent. */
+		_exit(fault_open() || syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, &info));
+	}
+	assert_int_equal(waitpid(pid, &how, 0), pid);
+	assert_int_equal(how, 0);
 }
 
 static void test_other_faults_kill(void **state)
@@ -99,6 +134,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_work_on_lost_memory_is_given_up),
 		cmocka_unit_test(test_a_read_into_lost_memory_failed),
+		cmocka_unit_test(test_a_write_of_lost_memory_says_which),
+		cmocka_unit_test(test_poison_of_others_is_no_fault),
 		cmocka_unit_test(test_other_faults_kill),
 	};
 

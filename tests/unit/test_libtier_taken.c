@@ -86,6 +86,7 @@ static void a_miss(struct memory *none)
 {
 	struct memory m = make(), other = make();
 	struct tier_lease first = lease_of(&m, 0), last = lease_of(&m, BYTES - 4096);
+	struct tier_lease between = lease_of(&m, 2 * ABI_HUGE);
 	struct tier_lease theirs = lease_of(&other, 0), nothing = { 0 };
 	int entry, beside;
 
@@ -98,6 +99,8 @@ static void a_miss(struct memory *none)
 	HOLDS(ftruncate(m.fd, 0) == 0 && m.usable == BYTES); /* nobody looked */
 	HOLDS(m.at[BYTES - 1] == 0 && m.at[0] == 0 && m.usable == 0);
 	HOLDS(tier_lease_check(&first) == -ENODATA && tier_lease_check(&last) == -ENODATA);
+	HOLDS(tier_lease_check(&between) == 0 && taken_intact(entry, ABI_HUGE, 2 * ABI_HUGE));
+	HOLDS(!taken_intact(entry, ABI_HUGE - 1, 2) && !taken_intact(entry, 3 * ABI_HUGE, 1));
 	HOLDS(tier_lease_check(&theirs) == 0 && other.usable == BYTES && other.at[0] == 'a');
 	taken_forget(entry);
 	HOLDS(tier_lease_check(&first) == 0); /* nobody's any more */
@@ -107,10 +110,33 @@ static void a_miss(struct memory *none)
 	drop(&other);
 }
 
+/* More pieces than can be noted: then nothing of it is trusted any more. */
+static void many(struct memory *none)
+{
+	const uint32_t noted = 16;
+	const size_t bytes = (noted + 2) * (size_t)ABI_HUGE;
+	uint64_t usable = bytes;
+	int fd = memfd_create("taken", MFD_CLOEXEC), entry;
+	volatile uint8_t *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+
+	(void)none;
+	entry = taken_watch((const void *)at, bytes, &usable);
+	HOLDS(fd >= 0 && at != MAP_FAILED && entry >= 0);
+	for (uint32_t i = 0; i < noted; i++)
+		HOLDS(at[i * (size_t)ABI_HUGE] == 0 && at[i * (size_t)ABI_HUGE + 1] == 0);
+	HOLDS(taken_intact(entry, noted * (uint64_t)ABI_HUGE, 2 * ABI_HUGE));
+	HOLDS(at[noted * (size_t)ABI_HUGE] == 0);
+	HOLDS(!taken_intact(entry, (noted + 1) * (uint64_t)ABI_HUGE, 1));
+	taken_forget(entry);
+	HOLDS(taken_watch((const void *)at, bytes, &usable) == entry);
+	HOLDS(taken_intact(entry, 0, bytes)); /* another's */
+}
+
 static void test_a_fault_is_a_miss(void **state)
 {
 	(void)state;
 	assert_int_equal(alone(a_miss), 0);
+	assert_int_equal(alone(many), 0);
 }
 
 static void watch_and_look(struct memory *m)

@@ -510,6 +510,30 @@ static void test_a_segment_that_cannot_be_read(void **state)
 	shell_free(s);
 }
 
+/* One sector costs what lies in it: of the records of a segment none that is elsewhere. */
+static void test_a_sector_that_cannot_be_read(void **state)
+{
+	struct shell *s = shell_of_image();
+	uint64_t sectors, lost = 0;
+
+	(void)state;
+	shell_open(s);
+	sectors = s->core_config.super.summary_bytes / DISK_SECTOR;
+	shell_close(s);
+	for (uint64_t i = 1; i < sectors; i++) { /* the first is the segment's header */
+		shell_open(s);
+		assert_int_equal(recover_contexts(s), 0);
+		bad.unread = segment_at(s, 0) + i * DISK_SECTOR;
+		assert_int_equal(recover_segments(s), 0);
+		bad.unread = NOWHERE;
+		assert_in_range(BLOCKS - s->obs.recovery.blocks, 0, 1);
+		lost += BLOCKS - s->obs.recovery.blocks;
+		shell_close(s);
+	}
+	assert_true(lost > 0);
+	shell_free(s);
+}
+
 /* A service manager, by a name that needs no file. */
 static int manager_open(void)
 {
@@ -617,6 +641,7 @@ int main(void)
 		cmocka_unit_test(test_what_a_killed_format_left),
 		cmocka_unit_test(test_what_was_stored_comes_back),
 		cmocka_unit_test(test_a_segment_that_cannot_be_read),
+		cmocka_unit_test(test_a_sector_that_cannot_be_read),
 		cmocka_unit_test(test_a_long_recovery_asks_for_time),
 		cmocka_unit_test(test_a_context_that_cannot_be_made_is_set_aside),
 	};

@@ -153,7 +153,8 @@ struct core_io {
 	uint64_t deadline_ns;
 	/* set by the shell before IO_DONE */
 	int32_t res;       /* bytes moved, or negative errno; short is an error the core sees */
-	uint64_t bad_mask; /* READ with verify: bit i = piece i did not verify */
+	/* READ with verify: bit i = piece i did not verify; WRITE: ... its memory is gone */
+	uint64_t bad_mask;
 	/* the core's own */
 	struct io_private {
 		void (*done)(struct core *c, struct core_io *io);

@@ -114,8 +114,8 @@ void drive_read_end(struct core *c, const struct core_io *io)
 	store_read_end(dv->store, store_segment_of(dv->store, io->offset));
 	if (!failed)
 		dv->read_failures = 0;
-	else if (io->res != -ETIME && io->res != -ECANCELED) /* else it was never asked */
-		dv->read_failures++;
+	else if (io->res != -ETIME && io->res != -ECANCELED && io->res != -EFAULT)
+		dv->read_failures++; /* else it was never asked, or our memory is gone */
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */

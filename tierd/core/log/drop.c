@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which segment of the cache log is dropped when the store needs a free one, and what of it is
- * written again. The cleaner (clean.c) comes first, where there is room for it to work.
+ * written again. The cleaner (clean.c) comes first, where there is room for it to work. And blocks
+ * that cannot be written, because their memory is gone.
  */
 #include <errno.h>
 
@@ -138,4 +139,20 @@ void evict_ahead(struct core *c, struct drive *dv)
 		clean_begin(c, dv);
 	else
 		evict_store(c, dv);
+}
+
+/* This was the only copy of some; the others of the run are written anew without them. */
+bool drop_lost(struct core *c, const struct run *run, const struct core_io *io)
+{
+	struct context *x = run->ctx;
+
+	if (run->phase != RUN_DATA)
+		return false;
+	for (uint64_t bad = io->bad_mask; bad; bad &= bad - 1) {
+		uint32_t slot = io->priv.slot[__builtin_ctzll(bad)];
+
+		if (!(x->meta[slot].flags & BLOCK_DROPPED))
+			block_drop(c, x, slot);
+	}
+	return io->bad_mask != 0;
 }

@@ -123,7 +123,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	d->grow_until_ns = d->grow_look_ns = 0;
 	run->cursor = run->outstanding = 0;
 	run->written = 0;
-	run->failed = run->suspect = false;
+	run->failed = run->suspect = run->lost = false;
 	run_head(c, run);
 	run->voids = c->voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
@@ -294,6 +294,7 @@ static void data_io(struct core *c, struct run *run)
 		if (io->bytes && io->bytes + bytes > CORE_IO_BYTES_MAX)
 			break;
 		d = index_page(&x->ix, run->slot[block], page);
+		io->priv.slot[io->piece_count] = run->slot[block];
 		io->piece[io->piece_count++] = (struct core_io_piece){
 			.addr = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL),
 			.bytes = bytes,
@@ -466,7 +467,7 @@ static void run_end(struct core *c, struct run *run)
 		/* Not if a failed flush has put back those before. */
 		if (t->written == run->tomb_first)
 			t->written += run->tombs;
-	} else if (!run->suspect) {
+	} else if (!run->suspect && !run->lost) {
 		dv->write_failures++;
 		dv->write_retry_ns = c->now_ns + RETRY_NS;
 	}
@@ -537,6 +538,7 @@ static void run_written(struct core *c, struct core_io *io)
 
 	assert(run->outstanding > 0);
 	run->outstanding--;
+	run->lost |= drop_lost(c, run, io);
 	if (io->res < 0 || (uint64_t)io->res != io->bytes)
 		run->failed = true;
 	core_io_put(c, io);
@@ -590,12 +592,10 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	run->tomb_kind = kind;
 	run->tomb_first = first;
 	run->ctx = NULL;
-	run->blocks = 0;
 	run->tombs = n;
-	run->cursor = 0;
+	run->blocks = run->cursor = run->outstanding = 0;
 	run->written = 0;
-	run->outstanding = 0;
-	run->failed = run->suspect = false;
+	run->failed = run->suspect = run->lost = false;
 	memset(&run->head, 0, sizeof(run->head));
 	run->head.type = DISK_RECORD_TOMBSTONE;
 	run->head.context_uid = uid;

@@ -87,6 +87,7 @@ struct run {
 	uint64_t written;
 	bool failed;
 	bool suspect; /* a flush failed meanwhile: what was written may be gone */
+	bool lost;    /* it failed for blocks whose memory is gone: no fault of the device */
 	uint8_t *buf;      /* header or record */
 	uint8_t *next_buf; /* a larger one, for a context created meanwhile, or NULL */
 	size_t buf_bytes;  /* of the largest */
@@ -369,6 +370,8 @@ bool evict_store(struct core *c, struct drive *dv);
 bool evict_store_for(struct core *c, struct drive *dv, enum store_stream stream);
 int64_t evict_oldest(struct core *c, struct drive *dv);
 bool evict_segment(struct core *c, struct drive *dv, uint32_t segment);
+/* A write of a run's data is over: blocks whose memory is gone leave. False: there were none. */
+bool drop_lost(struct core *c, const struct run *run, const struct core_io *io);
 void evict_ahead(struct core *c, struct drive *dv);
 
 /* tombs.c */
