@@ -130,6 +130,9 @@ bug("discard-not-there-asked-again", CORE + "log/discard.c", "d->off = res == -E
     "test_core_discard")
 bug("holds-not-recounted", CORE + "audit/audit_work.c", "if (n->holds != use->hold)", "if (0)",
     "test_core_audit")
+bug("old-reference-lives", CORE + "book/block_list.c",
+    "b->state != ABI_BLOCK_FREE &&\n\t       b->epoch == (uint32_t)x->spec.epoch;",
+    "b->state != ABI_BLOCK_FREE;", "test_core_walks")
 bug("all-tenants-in-one-lane", CORE + "book/lane.c", "return account % LANES;",
     "return 0;", "test_core_lane")
 

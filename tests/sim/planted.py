@@ -141,10 +141,6 @@ PLANTS = {
         "op/stream.c",
         "if (s->count < r->sqe.count)\n\t\tr->status = ABI_STATUS_MISS;",
         ""),
-    "old-reference-lives": (
-        "book/block_list.c",
-        "b->state != ABI_BLOCK_FREE &&\n\t       b->epoch == (uint32_t)x->spec.epoch;",
-        "b->state != ABI_BLOCK_FREE;"),
     "plan-requests-not-aborted": (
         "hint/plan.c",
         "c->requests.table[i].owner = NULL;\n\t\t\t"

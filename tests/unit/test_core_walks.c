@@ -80,10 +80,18 @@ static int setup_memory(void **state)
 
 static void test_an_epoch_ends(void **state)
 {
+	struct abi_block_ref last;
+
 	(void)state;
 	put_all();
+	last.slot = slot_of(BLOCKS - 1);
+	last.generation = index_block(&context()->ix, last.slot)->generation;
+	assert_true(block_alive(context(), last));
 	assert_int_equal(core_context_epoch(host.core, host.context[0].id, 0, 1), 0);
 	assert_true(context()->blocks > 0);
+	/* It has not left yet, and nobody gets at it any more. */
+	assert_int_equal(index_block(&context()->ix, last.slot)->state, ABI_BLOCK_COMMITTED);
+	assert_false(block_alive(context(), last));
 	for (uint32_t i = 0; i < 20 && context()->blocks; i++)
 		host_tick(&host, 0); /* without time to pass */
 	assert_int_equal(context()->blocks, 0);
