@@ -112,8 +112,6 @@ static void test_an_operator_that_is_not_root(void **state)
 	m.epoch = 0;
 	assert_int_equal(ask_about(&p, WIRE_CTX_REMOVE, m, &value), 0);
 	assert_int_equal(core_context_stats(fx.core, id, &stats), -ENOENT);
-	for (uint32_t i = 0; i < 100 && !fx.shell.contexts_gone; i++)
-		turn(MS); /* its blocks leave in shares */
 	assert_int_equal(fx.shell.contexts_gone, 1);
 	assert_int_equal(ask_about(&p, WIRE_CTX_REMOVE, m, &value), -ENOENT);
 	leave(&p);

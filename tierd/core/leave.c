@@ -43,9 +43,11 @@ void leave_context(struct core *c, struct context *x)
 /* Its blocks of old epochs leave, or all of them when it is removed. */
 void context_sweep(struct core *c, struct context *x)
 {
-	c->leaving += !x->sweeping;
-	x->sweeping = true;
 	x->sweep_slot = 0;
+	if (x->sweeping || !x->ix.slots_used)
+		return;
+	x->sweeping = true;
+	c->leaving++;
 }
 
 static void sweep(struct core *c, struct context *x)
