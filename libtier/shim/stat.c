@@ -108,6 +108,20 @@ static bool has_folder(const struct shim_name_of *n)
 	return found;
 }
 
+/* Of the real file there, a link itself; 0: there is none. */
+static mode_t real_mode(int at, const char *path)
+{
+	int saved = errno;
+	struct stat st = { .st_mode = 0 };
+
+	shim_enter();
+	if (fstatat(at, path, &st, AT_SYMLINK_NOFOLLOW))
+		st.st_mode = 0;
+	shim_leave();
+	errno = saved;
+	return st.st_mode;
+}
+
 static int rename_object(const struct shim_name_of *from, const struct shim_name_of *to,
 			 unsigned flags)
 {
@@ -120,6 +134,8 @@ static int rename_object(const struct shim_name_of *from, const struct shim_name
 		return -EINVAL;
 	if (!has_folder(to))
 		return -ENOENT;
+	if (S_ISDIR(real_mode(AT_FDCWD, to->path)))
+		return flags & RENAME_NOREPLACE ? -EEXIST : -EISDIR;
 	shim_question(&q, WIRE_OBJ_RENAME, from);
 	memcpy(q.other, to->name, strlen(to->name));
 	q.flags = WIRE_OBJ_LAZY | (flags & RENAME_NOREPLACE ? WIRE_OBJ_EXCLUSIVE : 0);
@@ -132,24 +148,12 @@ static int rename_object(const struct shim_name_of *from, const struct shim_name
 			       rc == -EDQUOT ? rc : -EIO;
 }
 
-static bool is_real(int at, const char *path)
-{
-	int saved = errno;
-	struct stat st;
-	bool found;
-
-	shim_enter();
-	found = fstatat(at, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-	shim_leave();
-	errno = saved;
-	return found;
-}
-
 int shim_rename(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
 	struct wire_object_info info;
 	struct shim_name_of a, b;
 	bool in, out;
+	mode_t real;
 
 	if (shim_passes())
 		return SHIM_REAL;
@@ -161,12 +165,15 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 		return rename_object(&a, &b, flags);
 	if (shim_has_objects(from_at, from)) /* a folder: its objects would keep their names */
 		return -EXDEV;
-	if (out && is_real(from_at, from) && shim_look(&b, &info) == 0) {
+	real = out ? real_mode(from_at, from) : 0;
+	if (real && shim_look(&b, &info) == 0) {
 		struct wire_object q;
 
 		/* A real file comes in an object's place, which would hide it. */
 		if (flags & RENAME_NOREPLACE)
 			return -EEXIST;
+		if (S_ISDIR(real))
+			return -ENOTDIR;
 		shim_question(&q, WIRE_OBJ_REMOVE, &b);
 		shim_ask(&q, WIRE_DONE, NULL, NULL);
 	}

@@ -73,6 +73,19 @@ wait "$daemon" 2>/dev/null || true
 start
 [ "$(under cat "$dir/there/told")" = $'first\nsecond' ] || fail 'a rename was lost in a kill'
 under cat "$dir/there/new" 2>/dev/null && fail 'a rename was lost in a kill'
+# A folder and a file do not take each other's place.
+mkdir "$dir/there/folder"
+under python3 -c "
+import errno, os
+for a, b, want in (('folder', 'told', errno.ENOTDIR), ('told', 'folder', errno.EISDIR)):
+    try:
+        os.rename(f'$dir/there/{a}', f'$dir/there/{b}')
+    except OSError as e:
+        assert e.errno == want, e
+    else:
+        raise SystemExit(f'{a} took the place of {b}')" || fail 'a folder over an object'
+[ "$(under cat "$dir/there/told")" = $'first\nsecond' ] || fail 'a folder removed an object'
+rmdir "$dir/there/folder"
 under rm "$dir/there/told" "$dir/there/copied"
 under cat "$dir/there/told" 2>/dev/null && fail 'rm left it'
 

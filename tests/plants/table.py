@@ -217,8 +217,6 @@ bug("names-made-ahead-not-flushed", OBJECT + "files.c",
     "if (rc == 0 && fsync(f->folder))", "if (false)", CRASH)
 bug("new-catalog-not-flushed", OBJECT + "files.c",
     "if (fdatasync(fd) || renameat(", "if (renameat(", CRASH)
-bug("verified-file-not-flushed", OBJECT + "files.c",
-    "datafile_verify(f->folder, r, true)", "datafile_verify(f->folder, r, false)", CRASH)
 bug("commit-answered-before-the-flush", OBJECT + "files.c",
     "(b->wanted || time_now_ns() >= f->due_ns)", "time_now_ns() >= f->due_ns", CRASH)
 bug("sync-of-a-folder-flushes-nothing", OBJECT + "files.c",
