@@ -469,7 +469,8 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	atomic_store_release_u64(&x->ix.header->closed, 1);
 	index_event(&x->ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 	meter_begin(&c->meter);
-	context_sweep(c, x);
+	if (x->ix.slots_used)
+		context_sweep(c, x);
 	leave_context(c, x);
 	lend_context_closing(c, x);
 	request_context_gone(c, x);

@@ -43,11 +43,9 @@ void leave_context(struct core *c, struct context *x)
 /* Its blocks of old epochs leave, or all of them when it is removed. */
 void context_sweep(struct core *c, struct context *x)
 {
-	x->sweep_slot = 0;
-	if (x->sweeping || !x->ix.slots_used)
-		return;
+	c->leaving += !x->sweeping;
 	x->sweeping = true;
-	c->leaving++;
+	x->sweep_slot = 0;
 }
 
 static void sweep(struct core *c, struct context *x)
