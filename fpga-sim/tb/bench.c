@@ -109,6 +109,19 @@ void bench_set_register(struct bench *b, uint32_t offset, uint64_t value)
 	access_register(b, offset, true, value, false);
 }
 
+void bench_prefetch(struct bench *b, uint32_t i)
+{
+	const struct device_prefetch *p = &b->window[i].asked;
+
+	bench_set_register(b, DEVICE_REG_WIN_ADDR(i), p->address);
+	bench_set_register(b, DEVICE_REG_WIN_LENGTH(i), p->length);
+	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(i), p->deadline);
+	bench_set_register(b, DEVICE_REG_WIN_LEAD(i), p->lead);
+	bench_set_register(b, DEVICE_REG_WIN_CLASS(i), p->class);
+	bench_set_register(b, DEVICE_REG_WIN_LIMIT(i), p->limit);
+	bench_set_register(b, DEVICE_REG_WIN_GO(i), 1);
+}
+
 /* What is there and what is not: constants, and accesses that are answered with an error. */
 static void check_registers(struct bench *b)
 {

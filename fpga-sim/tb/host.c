@@ -119,7 +119,9 @@ void host_drive(struct bench *b)
 {
 	struct pins_in *in = &b->in;
 
-	if (b->readers)
+	if (b->serve)
+		serve_ask(b);
+	else if (b->readers)
 		ask_for_readers(b);
 	else
 		ask_at_random(b);
