@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of numbers, first in first out, linked through an array of theirs: next[one] follows one. */
+/* Lists of numbers, first in first out, linked through an array: next[one] comes after one. */
 #ifndef TIER_FPGA_CHAIN_H
 #define TIER_FPGA_CHAIN_H
 

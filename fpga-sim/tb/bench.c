@@ -24,6 +24,13 @@ bool bench_chance(struct bench *b, uint32_t per_mille)
 	return per_mille > 0 && bench_random(b) % 1000 < per_mille;
 }
 
+uint64_t bench_beyond(struct bench *b, uint32_t bits)
+{
+	uint32_t first = (uint32_t)__builtin_ctzll(device_capacity(b->model));
+
+	return 1ull << (first + bench_random(b) % (bits - first));
+}
+
 void bench_differ(struct bench *b, const char *fmt, ...)
 {
 	va_list args;

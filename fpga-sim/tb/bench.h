@@ -172,6 +172,8 @@ struct bench {
 
 uint64_t bench_random(struct bench *b);
 bool bench_chance(struct bench *b, uint32_t per_mille);
+/* One bit of an address of so many, none of which may be set: each is the capacity or above. */
+uint64_t bench_beyond(struct bench *b, uint32_t bits);
 
 /* Something differs: says what, and when. */
 void bench_differ(struct bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -35,6 +35,8 @@ static void begin(struct bench *b, uint32_t i)
 	p->address = line * DEVICE_FLIT << b->shape.line_log;
 	if (bench_chance(b, 30)) /* its end, or beyond */
 		p->address = device_capacity(b->model) - bench_random(b) % 4 * unit_bytes(b);
+	else if (bench_chance(b, 30))
+		p->address += bench_beyond(b, 64);
 	p->length = bench_random(b) % LENGTH_MOST;
 	p->limit = bench_random(b) % (b->shape.units + 2);
 	p->class = bench_random(b) % 4;

@@ -82,6 +82,31 @@ static void trace(struct world *w, struct answers *a, bool hbm)
 	}
 }
 
+/* What is on NVMe is found again, though the device's memory is handed to nobody. */
+static void start_anew(struct world *w, struct answers *a, bool hbm)
+{
+	uint64_t end = time_now_ns() + LONG_NS;
+	struct tier_found found[BLOCKS];
+	tier_block block[BLOCKS];
+	tier_key key[BLOCKS];
+
+	put_and_find(w, block);
+	admin(w, "drain", NULL);
+	tier_check(w->t);
+	admin(w, "upgrade", NULL);
+	while (tier_check(w->t) != 1) {
+		assert_true(time_now_ns() < end);
+		usleep(1000);
+	}
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		key[i] = key_of(i);
+	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+	note(a, tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)));
+	read_blocks(w, a, block, hbm);
+}
+
 /* What `tierctl status` has of the tier; the backend's words. */
 static void check_status(struct world *w, const char *words)
 {
@@ -104,6 +129,8 @@ static void run(struct answers *a, const char *backend, const char *words)
 	w = world_begin(settings);
 	check_status(w, words);
 	trace(w, a, strcmp(backend, "memfd") != 0);
+	start_anew(w, a, strcmp(backend, "memfd") != 0);
+	check_status(w, words);
 	world_end((void **)&w);
 }
 
