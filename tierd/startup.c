@@ -258,12 +258,15 @@ static int open_backend(struct shell *s, uint32_t tier, const struct mem_ops *op
 	return rc;
 }
 
-/* CXL that no processor touches: its copies reach HBM of the host's memory, not of a GPU. */
+/* CXL that no processor touches: clients read in HBM, and its copies do not reach a GPU's. */
 static int begin_simulated(struct shell *s, const char *backend)
 {
-	if (s->obs.tier[ABI_TIER_HBM].device) {
-		log_error(&s->log, "a simulated CXL device cannot copy to a GPU", "cxl.backend",
-			  "write hbm.backend = host, or hbm.size = 0", "backend=%s", backend);
+	const struct obs_tier *hbm = &s->obs.tier[ABI_TIER_HBM];
+
+	if (!hbm->present || hbm->device) {
+		log_error(&s->log, "behind a simulated CXL device HBM has to be host memory",
+			  "cxl.backend", "write hbm.backend = host and an hbm.size that is not 0",
+			  "backend=%s", backend);
 		return -ENOTSUP;
 	}
 	return bounces_open(&s->dispatch.bounces);

@@ -157,10 +157,28 @@ static void test_the_device_is_memory(void **state)
 	compare(&memory, &rtl);
 }
 
+/* Nobody could read what it has. */
+static void test_without_hbm(void **state)
+{
+	static const char *const settings[] = { "cxl.backend=sim", "hbm.size=0", NULL };
+	struct daemon d = { .pid = 0 };
+	int out, status;
+
+	(void)state;
+	daemon_folder(&d);
+	d.pid = daemon_spawn(&d, settings, &out);
+	close(out);
+	status = daemon_wait(&d);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+	assert_true(daemon_logged(&d, "HBM has to be host memory"));
+	daemon_remove(&d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_device_is_memory),
+		cmocka_unit_test(test_without_hbm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
