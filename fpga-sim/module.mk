@@ -13,7 +13,8 @@ OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
 # the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
 OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpga-sim/exp/*.c) \
-                    bench/sparse/select.c bench/model/model.c bench/model/sweep.c)
+                    bench/sparse/select.c bench/model/model.c bench/model/sweep.c \
+                    tests/lib/core_shell.c)
 # and how much smaller than 32 GiB (the model) and 64 MiB (the RTL) the device is: 1, 2 or 4
 SCALE ?= 1
 FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32 \
@@ -52,7 +53,7 @@ $(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.com
 $(sort $(OBJ_fpga) $(OBJ_fpga_exp)): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
-	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/exp -Ifpga-sim/tb \
+	@$(CC) $(FLAGS) -O2 -Ifpga-sim/model -Ifpga-sim/exp -Ifpga-sim/tb \
 		$(CPPFLAGS) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
 -include $(OBJ_fpga:.o=.d) $(OBJ_fpga_exp:.o=.d)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/bounce.h"
 #include "tierd/shell.h"
 
 /* What reads to verify, copies and a discard need at a time, which find a job always. */
@@ -20,11 +21,18 @@
 /* A prepare is a hint: it is dropped rather than that others find no job. */
 #define PREPARE_JOBS_FREE (JOBS_KEPT + 256u)
 
+static void begin_copy(struct shell *s, struct core_copy *copy, struct core_io *io);
+
+/* One that was bounced has its bytes where they belong first, and its own addresses again. */
 static void feed_io(struct shell *s, struct core_io *io)
 {
 	struct core_event event = { .kind = CORE_EV_IO_DONE, .io = io };
+	struct core_copy *copy = bounce_out(s->dispatch.bounces, io);
 
-	turn_feed(&s->loop.turn, &event);
+	if (copy)
+		begin_copy(s, copy, io);
+	else
+		turn_feed(&s->loop.turn, &event);
 }
 
 /* ---- the trace ----------------------------------------------------------------------------- */
@@ -162,21 +170,36 @@ static void submit_deferred(struct shell *s)
 	}
 }
 
+/* Memory that only copies reach is no place for the drive to read into, or to write from. */
+static struct core_copy *bounce(struct shell *s, struct core_io *io)
+{
+	bool device = s->obs.tier[ABI_TIER_CXL].device && !io->direct;
+
+	return device ? bounce_in(s->dispatch.bounces, io) : NULL;
+}
+
 static void do_read(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.reading[a->io->klass], a->io);
 	note_io(s, TRACE_BEGIN, a->io);
+	bounce(s, a->io);
 	if (!prepare_hold(&s->dispatch.prepare, a->io))
 		submit_or_defer(s, (struct deferred){ .io = a->io });
 }
 
 static void do_write(struct shell *s, const struct core_action *a)
 {
+	struct core_copy *copy;
+
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.writing, a->io);
 	note_io(s, TRACE_BEGIN, a->io);
-	submit_or_defer(s, (struct deferred){ .io = a->io });
+	copy = bounce(s, a->io);
+	if (copy)
+		begin_copy(s, copy, a->io);
+	else
+		submit_or_defer(s, (struct deferred){ .io = a->io });
 }
 
 static void do_sync(struct shell *s, const struct core_action *a)
@@ -275,9 +298,10 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 
 /* ---- the workers --------------------------------------------------------------------------- */
 
-static void do_copy(struct shell *s, const struct core_action *a)
+/* io: of a copy from or to its bounce buffer; NULL: the core's own. */
+static void begin_copy(struct shell *s, struct core_copy *copy, struct core_io *io)
 {
-	struct core_copy *copy = a->copy;
+	bool cxl = copy->src_tier == ABI_TIER_CXL || copy->dst_tier == ABI_TIER_CXL;
 	struct job *job = worker_job(s->workers);
 
 	assert(job); /* there are more jobs than the core has copies and reads */
@@ -285,9 +309,37 @@ static void do_copy(struct shell *s, const struct core_action *a)
 	job->klass = copy->klass;
 	job->brief = false;
 	job->copy = copy;
-	/* The GPU's own engine moves bytes both ways. */
-	job->ops = copy->src_tier == ABI_TIER_HBM ? s->mem[ABI_TIER_HBM] : s->mem[copy->dst_tier];
+	job->io = io;
+	/* The GPU's own engine moves bytes both ways; so does a device that stands for CXL. */
+	if (cxl && s->obs.tier[ABI_TIER_CXL].device)
+		job->ops = s->mem[ABI_TIER_CXL];
+	else
+		job->ops = s->mem[copy->src_tier == ABI_TIER_HBM ? ABI_TIER_HBM : copy->dst_tier];
+	if (copy->src_tier == ABI_TIER_CXL)
+		job->ops->hint(job->ops, copy);
 	begin_job(s, job);
+}
+
+static void do_copy(struct shell *s, const struct core_action *a)
+{
+	begin_copy(s, a->copy, NULL);
+}
+
+/* A write has its bytes and goes to the drive; a read is where it belongs. */
+static void bounced(struct shell *s, const struct job *job)
+{
+	struct core_event event = { .kind = CORE_EV_IO_DONE, .io = job->io };
+	int rc = job->copy->res;
+
+	if (job->io->write && rc) {
+		fail(s, &(struct deferred){ .io = job->io }, rc);
+	} else if (job->io->write) {
+		submit_or_defer(s, (struct deferred){ .io = job->io });
+	} else {
+		job->io->res = rc ? rc : job->io->res;
+		bounce_end(s->dispatch.bounces, job->io);
+		turn_feed(&s->loop.turn, &event);
+	}
 }
 
 static void punched(struct shell *s, const struct core_range *range, int res)
@@ -433,6 +485,10 @@ static void job_done(struct shell *s, const struct job *job)
 	note_job(s, TRACE_END, job);
 	switch (job->kind) {
 	case JOB_COPY:
+		if (job->io) {
+			bounced(s, job);
+			break;
+		}
 		hist_record(&s->dispatch.copy[job->klass], time_now_ns() - job->begun_ns);
 		turn_feed(&s->loop.turn, &event);
 		break;

@@ -42,6 +42,7 @@ struct dispatch {
 	uint64_t sync_since_ns[CORE_DRIVES_MAX];
 	uint32_t flush_failed; /* bits by drive: the last one: told once */
 	bool discard_failed; /* likewise */
+	struct bounces *bounces; /* where CXL is memory that no processor touches; else NULL */
 	struct hist read[ABI_CLASS_COUNT], write, sync, copy[ABI_CLASS_COUNT], fence;
 };
 

@@ -111,7 +111,7 @@ static bool look(struct shell *s, const struct context_memory *made, uint32_t ti
 	bool index = tier == CORE_RANGE_INDEX;
 	const struct mem_region *region = index ? &made->index : &made->mem[tier];
 	uint64_t taken = core_context_taken(s->core, made->id, tier);
-	const struct mem_ops *ops = s->mem[index ? ABI_TIER_CXL : tier];
+	const struct mem_ops *ops = index ? mem_index : s->mem[tier];
 	int64_t resident = region->bytes ? ops->resident(region) : 0;
 
 	if (index && take_idle(s, region, made->id))

@@ -185,7 +185,7 @@ static void count_memory(struct recount *r)
 	const struct context_memory *made;
 
 	for (uint32_t i = 0; (made = memory_next(r->s->memory, &i)); i++) {
-		int64_t index = r->s->mem[ABI_TIER_CXL]->resident(&made->index);
+		int64_t index = mem_index->resident(&made->index);
 		struct core_context_stats stats;
 
 		r->out->index_resident += index > 0 ? (uint64_t)index : 0;

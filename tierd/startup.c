@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/bounce.h"
 #include "tierd/fault.h"
 #include "tierd/recover.h"
 #include "tierd/settings.h"
@@ -257,6 +258,20 @@ static int open_backend(struct shell *s, uint32_t tier, const struct mem_ops *op
 	return rc;
 }
 
+/* CXL that no processor touches: clients read in HBM, and its copies do not reach a GPU's. */
+static int begin_simulated(struct shell *s, const char *backend)
+{
+	const struct obs_tier *hbm = &s->obs.tier[ABI_TIER_HBM];
+
+	if (!hbm->present || hbm->device) {
+		log_error(&s->log, "behind a simulated CXL device HBM has to be host memory",
+			  "cxl.backend", "write hbm.backend = host and an hbm.size that is not 0",
+			  "backend=%s", backend);
+		return -ENOTSUP;
+	}
+	return bounces_open(&s->dispatch.bounces);
+}
+
 static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
 			     const char *backend, uint64_t *of_host)
 {
@@ -296,6 +311,10 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 		s->core_config.capacity[tier] -= s->object_cxl;
 		s->core_config.capacity[tier] &= ~(uint64_t)(ABI_HUGE - 1);
 	}
+	if (tier == ABI_TIER_CXL && info.device)
+		rc = begin_simulated(s, info.name);
+	if (rc)
+		return rc;
 	*of_host = info.own_memory || info.device ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
@@ -320,6 +339,7 @@ static void end_backends(struct shell *s)
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		if (s->mem[t])
 			s->mem[t]->close(s->mem[t]);
+	bounces_close(s->dispatch.bounces);
 }
 
 static int begin_backends(struct shell *s)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chain.h"
+
 /* Cycles of the RTL's pipeline, counted there. */
 #define ANSWER_CYCLES 5u  /* from a decision to its answer, beside DRAM's latency */
 #define COMMAND_CYCLES 5u /* from a miss to its command, beside DRAM's latency */
@@ -13,16 +15,10 @@
 #define DELAY_STEP 40u    /* cycles: 100 ns at 400 MHz */
 #define DELAYS 8192u
 #define CLEAN_CYCLES 4u   /* between two looks */
-#define NONE 0xffffffffu
 
 struct request {
 	struct exp_request asked;
 	uint64_t at;
-	uint32_t next;
-};
-
-struct list {
-	uint32_t head, tail;
 };
 
 /* What is due, in order of time. */
@@ -46,8 +42,9 @@ struct clock {
 	uint32_t delay[DELAYS + 1]; /* of random requests, by cycles / DELAY_STEP */
 	uint32_t slots, slots_free, ahead_most;
 	struct request *request;
+	uint32_t *next; /* of each request */
 	uint32_t spare; /* requests that are free */
-	struct list waits[DEVICE_IDS_MAX], came, again;
+	struct chain waits[DEVICE_IDS_MAX], came, again;
 	bool may_again;
 	uint64_t clean_at, clean_since; /* the next look; over the limit, or the last that began */
 	struct queue answers, fences, commands, ends;
@@ -73,31 +70,13 @@ static uint64_t first_at(const struct queue *q)
 	return q->count ? q->due[q->head].at : UINT64_MAX;
 }
 
-static void append(struct clock *c, struct list *l, uint32_t one)
-{
-	c->request[one].next = NONE;
-	if (l->head == NONE)
-		l->head = one;
-	else
-		c->request[l->tail].next = one;
-	l->tail = one;
-}
-
-static uint32_t take(struct clock *c, struct list *l)
-{
-	uint32_t one = l->head;
-
-	if (one != NONE)
-		l->head = c->request[one].next;
-	return one;
-}
-
 static int take_memory(struct clock *c)
 {
 	struct queue *all[] = { &c->answers, &c->fences, &c->commands, &c->ends };
 
 	c->request = calloc(c->slots, sizeof(*c->request));
-	if (!c->request)
+	c->next = calloc(c->slots, sizeof(*c->next));
+	if (!c->request || !c->next)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < 4; i++) {
 		all[i]->room = c->slots + DEVICE_IDS_MAX;
@@ -152,10 +131,10 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 	if (set->stage_most)
 		device_settings(c->d)->stage_most = 0x01010101ull * set->stage_most;
 	for (uint32_t i = 0; i < slots; i++)
-		c->request[i].next = i + 1 < slots ? i + 1 : NONE;
+		c->next[i] = i + 1 < slots ? i + 1 : CHAIN_NONE;
 	for (uint32_t i = 0; i < DEVICE_IDS_MAX; i++)
-		c->waits[i].head = NONE;
-	c->came.head = c->again.head = NONE;
+		c->waits[i].head = CHAIN_NONE;
+	c->came.head = c->again.head = CHAIN_NONE;
 	*out = c;
 	return 0;
 }
@@ -166,6 +145,7 @@ void clock_close(struct clock *c)
 		return;
 	device_close(c->d);
 	free(c->request);
+	free(c->next);
 	free(c->answers.due);
 	free(c->fences.due);
 	free(c->commands.due);
@@ -229,10 +209,10 @@ static void decide(struct clock *c, uint32_t one, bool first)
 		c->random_hits += v.what == DEVICE_HIT;
 	}
 	if (v.what == DEVICE_RETRY) {
-		append(c, &c->again, one);
+		chain_append(c->next, &c->again, one);
 		c->may_again = false;
 	} else if (v.what == DEVICE_MISS || v.what == DEVICE_JOIN) {
-		append(c, &c->waits[v.id], one);
+		chain_append(c->next, &c->waits[v.id], one);
 		if (v.what == DEVICE_MISS)
 			put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
 	} else {
@@ -247,8 +227,8 @@ static void end(struct clock *c, uint32_t id)
 
 	device_fill(c->d, id, &v);
 	c->may_again = true;
-	while ((one = take(c, &c->waits[id])) != NONE)
-		append(c, &c->came, one);
+	while ((one = chain_take(c->next, &c->waits[id])) != CHAIN_NONE)
+		chain_append(c->next, &c->came, one);
 }
 
 static void for_window(struct clock *c, uint32_t window, int what)
@@ -296,8 +276,8 @@ static bool decide_one(struct clock *c)
 		end(c, what);
 		return true;
 	}
-	what = take(c, &c->came);
-	if (what != NONE) {
+	what = chain_take(c->next, &c->came);
+	if (what != CHAIN_NONE) {
 		decide(c, what, false);
 		return true;
 	}
@@ -306,17 +286,17 @@ static bool decide_one(struct clock *c)
 		for_window(c, window, choice);
 		return true;
 	}
-	if (c->again.head != NONE && c->may_again) {
-		decide(c, take(c, &c->again), false);
+	if (c->again.head != CHAIN_NONE && c->may_again) {
+		decide(c, chain_take(c->next, &c->again), false);
 		return true;
 	}
 	if (clean_one(c, true))
 		return true;
-	if (c->again.head != NONE || c->slots_free == 0 ||
+	if (c->again.head != CHAIN_NONE || c->slots_free == 0 ||
 	    !c->host.next(c->host.arg, c->now, &c->request[c->spare].asked))
 		return clean_one(c, false);
 	what = c->spare;
-	c->spare = c->request[what].next;
+	c->spare = c->next[what];
 	c->slots_free--;
 	c->request[what].at = c->now;
 	decide(c, what, true);
@@ -335,7 +315,7 @@ static bool answer(struct clock *c)
 		c->delay[step < DELAYS ? step : DELAYS]++;
 	}
 	c->host.answer(c->host.arg, c->now, c->request[one].asked.reader);
-	c->request[one].next = c->spare;
+	c->next[one] = c->spare;
 	c->spare = one;
 	c->slots_free++;
 	return true;
@@ -356,7 +336,7 @@ static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 	uint64_t at = least(least(first_at(&c->answers), first_at(&c->fences)),
 			    least(first_at(&c->commands), first_at(&c->ends)));
 
-	if (c->again.head == NONE && c->slots_free > 0)
+	if (c->again.head == CHAIN_NONE && c->slots_free > 0)
 		at = least(at, c->host.when(c->host.arg));
 	if (c->set.windows)
 		at = least(at, poll);

@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "chain.h"
+
 #define REQUESTS 512u /* lines under way: as many as the readers of the other experiments */
-#define NONE 0xffffu
 #define RUN_UNITS 256u /* of a window, at most: 32 MiB */
 
 struct op {
@@ -14,7 +15,6 @@ struct op {
 	uint64_t at, end;  /* flits: the next to ask for, behind the last */
 	uint64_t left;     /* without an answer */
 	uint64_t since;    /* cycle */
-	uint16_t next;
 };
 
 struct line {
@@ -24,12 +24,8 @@ struct line {
 	uint64_t end;   /* flit behind it */
 };
 
-struct ops {
-	uint16_t head, tail;
-};
-
 struct run {
-	struct ops ops;
+	struct chain ops;
 	bool open;
 	uint64_t first, allowed, done; /* flits: where it begins, may be read to, was read to */
 	uint64_t end;
@@ -44,66 +40,48 @@ struct port {
 	double cycles_a_ns, link_at;
 	uint64_t now, poll;
 	struct op op[CORE_IO_MAX];
+	uint32_t next[CORE_IO_MAX]; /* of each op */
 	struct line line[REQUESTS];
 	uint16_t free_op[CORE_IO_MAX], free_line[REQUESTS];
 	uint32_t ops_free, lines_free;
-	struct ops reads, writes, done; /* reads: without a window */
+	struct chain reads, writes, done; /* reads: without a window */
 	struct run run[DEVICE_WINDOWS];
 	uint32_t turn; /* whose line goes next */
 	uint32_t open[2];
 	struct port_traffic traffic[2];
 };
 
-static void append(struct port *p, struct ops *l, uint16_t i)
-{
-	p->op[i].next = NONE;
-	if (l->head == NONE)
-		l->head = i;
-	else
-		p->op[l->tail].next = i;
-	l->tail = i;
-}
-
-static uint16_t take(struct port *p, struct ops *l)
-{
-	uint16_t i = l->head;
-
-	if (i != NONE)
-		l->head = p->op[i].next;
-	return i;
-}
-
 /* --- the host of the device: lines of what may be asked for */
 
 /* A list leaves an operation out once all of it was asked for. */
-static struct ops *list_of(struct port *p, uint32_t source)
+static struct chain *list_of(struct port *p, uint32_t source)
 {
 	if (source < DEVICE_WINDOWS)
 		return &p->run[source].ops;
 	return source == DEVICE_WINDOWS || p->set.windows ? &p->writes : &p->reads;
 }
 
-static uint16_t next_of(struct port *p, uint32_t source)
+static uint32_t next_of(struct port *p, uint32_t source)
 {
-	uint16_t i = list_of(p, source)->head;
+	uint32_t i = list_of(p, source)->head;
 
-	if (i == NONE || source >= DEVICE_WINDOWS)
+	if (i == CHAIN_NONE || source >= DEVICE_WINDOWS)
 		return i;
-	return p->op[i].at < p->run[source].allowed ? i : NONE;
+	return p->op[i].at < p->run[source].allowed ? i : CHAIN_NONE;
 }
 
 /* By turns: windows, writes, reads through the cache. */
-static uint16_t pick(struct port *p, uint32_t *source)
+static uint32_t pick(struct port *p, uint32_t *source)
 {
 	for (uint32_t k = 0; k < DEVICE_WINDOWS + 2; k++) {
-		uint16_t i;
+		uint32_t i;
 
 		*source = (p->turn + k) % (DEVICE_WINDOWS + 2);
 		i = next_of(p, *source);
-		if (i != NONE)
+		if (i != CHAIN_NONE)
 			return i;
 	}
-	return NONE;
+	return CHAIN_NONE;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -115,14 +93,15 @@ static bool port_next(void *arg, uint64_t now, struct exp_request *q)
 {
 	struct port *p = arg;
 	uint32_t source;
-	uint16_t i, k;
+	uint32_t i;
+	uint16_t k;
 	struct op *op;
 	uint64_t end;
 
 	if ((double)now < p->link_at || p->lines_free == 0)
 		return false;
 	i = pick(p, &source);
-	if (i == NONE)
+	if (i == CHAIN_NONE)
 		return false;
 	p->turn = source + 1;
 	op = &p->op[i];
@@ -139,7 +118,7 @@ static bool port_next(void *arg, uint64_t now, struct exp_request *q)
 	}
 	op->at = end;
 	if (op->at == op->end)
-		take(p, list_of(p, source));
+		chain_take(p->next, list_of(p, source));
 	p->link_at = ((double)now - p->link_at > 1 ? (double)now : p->link_at) +
 		     p->set.link_cycles * q->flits;
 	return true;
@@ -150,7 +129,7 @@ static uint64_t port_when(void *arg)
 	struct port *p = arg;
 	uint32_t source;
 
-	if (p->lines_free == 0 || pick(p, &source) == NONE)
+	if (p->lines_free == 0 || pick(p, &source) == CHAIN_NONE)
 		return UINT64_MAX;
 	return (uint64_t)p->link_at + ((double)(uint64_t)p->link_at < p->link_at);
 }
@@ -163,7 +142,7 @@ static void end_op(struct port *p, uint16_t i, uint64_t now)
 	t->bytes += p->op[i].io->bytes;
 	t->waited += now - p->op[i].since;
 	p->open[p->op[i].io->write]--;
-	append(p, &p->done, i);
+	chain_append(p->next, &p->done, i);
 }
 
 static void port_answer(void *arg, uint64_t now, uint16_t k)
@@ -197,18 +176,18 @@ static void open_run(struct port *p, uint32_t w)
 	uint32_t log = p->set.unit_log + p->set.line_log;
 	struct device_prefetch ask = { .deadline = UINT64_MAX, .lead = UINT64_MAX,
 				       .limit = p->set.units };
-	uint16_t i = take(p, &p->reads);
+	uint32_t i = chain_take(p->next, &p->reads);
 	uint32_t klass = p->op[i].io->klass;
 
-	r->ops.head = NONE;
+	r->ops.head = CHAIN_NONE;
 	r->first = p->op[i].at >> log << log;
 	r->end = p->op[i].end;
-	append(p, &r->ops, i);
-	while (p->reads.head != NONE && p->op[p->reads.head].at == r->end &&
+	chain_append(p->next, &r->ops, i);
+	while (p->reads.head != CHAIN_NONE && p->op[p->reads.head].at == r->end &&
 	       (p->op[p->reads.head].end - r->first) >> log < RUN_UNITS) {
-		i = take(p, &p->reads);
+		i = chain_take(p->next, &p->reads);
 		r->end = p->op[i].end;
-		append(p, &r->ops, i);
+		chain_append(p->next, &r->ops, i);
 	}
 	r->units = (uint32_t)((r->end - r->first + (1ull << log) - 1) >> log);
 	r->allowed = r->done = r->first;
@@ -234,7 +213,7 @@ static void look(struct port *p)
 					     (uint32_t)((r->done - r->first) >> log));
 			r->open = device_state(d, w, p->now) & DEVICE_OPEN;
 		}
-		if (!r->open && p->reads.head != NONE)
+		if (!r->open && p->reads.head != CHAIN_NONE)
 			open_run(p, w);
 	}
 }
@@ -245,7 +224,7 @@ static bool any_run(const struct port *p)
 		if (p->run[w].open)
 			return true;
 	}
-	return p->reads.head != NONE;
+	return p->reads.head != CHAIN_NONE;
 }
 
 /* --- the drive of the host's model */
@@ -262,7 +241,7 @@ static void port_submit(void *arg, uint64_t now_ns, struct core_io *io)
 				.end = (io->offset + io->bytes) / DEVICE_FLIT, .since = now };
 	p->op[i].left = p->op[i].end - p->op[i].at;
 	p->open[io->write]++;
-	append(p, io->write ? &p->writes : &p->reads, i);
+	chain_append(p->next, io->write ? &p->writes : &p->reads, i);
 }
 
 static struct core_io *port_run(void *arg, uint64_t until_ns, uint64_t *at_ns)
@@ -272,11 +251,11 @@ static struct core_io *port_run(void *arg, uint64_t until_ns, uint64_t *at_ns)
 	uint64_t until = until_ns == UINT64_MAX ? UINT64_MAX :
 						  (uint64_t)((double)until_ns * p->cycles_a_ns);
 	struct core_io *io;
-	uint16_t i;
+	uint32_t i;
 
-	if (idle && until == UINT64_MAX && p->done.head == NONE)
+	if (idle && until == UINT64_MAX && p->done.head == CHAIN_NONE)
 		return NULL;
-	while (p->done.head == NONE && p->now < until) {
+	while (p->done.head == CHAIN_NONE && p->now < until) {
 		bool runs = p->set.windows && any_run(p);
 		uint64_t was = p->now;
 
@@ -288,8 +267,8 @@ static struct core_io *port_run(void *arg, uint64_t until_ns, uint64_t *at_ns)
 		for (uint32_t k = 0; k < 2; k++)
 			p->traffic[k].busy += p->open[k] ? p->now - was : 0;
 	}
-	i = take(p, &p->done);
-	if (i == NONE)
+	i = chain_take(p->next, &p->done);
+	if (i == CHAIN_NONE)
 		return NULL;
 	io = p->op[i].io;
 	p->free_op[p->ops_free++] = i;
@@ -323,9 +302,9 @@ int port_open(struct port **out, const struct point *point, const struct point_r
 		return -ENOMEM;
 	p->set = point_setting(point, r, sets_log);
 	p->cycles_a_ns = r->clock_mhz / 1e3;
-	p->reads.head = p->writes.head = p->done.head = NONE;
+	p->reads.head = p->writes.head = p->done.head = CHAIN_NONE;
 	for (uint32_t w = 0; w < DEVICE_WINDOWS; w++)
-		p->run[w].ops.head = NONE;
+		p->run[w].ops.head = CHAIN_NONE;
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
 		p->free_op[p->ops_free++] = (uint16_t)i;
 	for (uint32_t i = 0; i < REQUESTS; i++)

@@ -24,6 +24,13 @@ bool bench_chance(struct bench *b, uint32_t per_mille)
 	return per_mille > 0 && bench_random(b) % 1000 < per_mille;
 }
 
+uint64_t bench_beyond(struct bench *b, uint32_t bits)
+{
+	uint32_t first = (uint32_t)__builtin_ctzll(device_capacity(b->model));
+
+	return 1ull << (first + bench_random(b) % (bits - first));
+}
+
 void bench_differ(struct bench *b, const char *fmt, ...)
 {
 	va_list args;
@@ -107,6 +114,19 @@ uint64_t bench_register(struct bench *b, uint32_t offset)
 void bench_set_register(struct bench *b, uint32_t offset, uint64_t value)
 {
 	access_register(b, offset, true, value, false);
+}
+
+void bench_prefetch(struct bench *b, uint32_t i)
+{
+	const struct device_prefetch *p = &b->window[i].asked;
+
+	bench_set_register(b, DEVICE_REG_WIN_ADDR(i), p->address);
+	bench_set_register(b, DEVICE_REG_WIN_LENGTH(i), p->length);
+	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(i), p->deadline);
+	bench_set_register(b, DEVICE_REG_WIN_LEAD(i), p->lead);
+	bench_set_register(b, DEVICE_REG_WIN_CLASS(i), p->class);
+	bench_set_register(b, DEVICE_REG_WIN_LIMIT(i), p->limit);
+	bench_set_register(b, DEVICE_REG_WIN_GO(i), 1);
 }
 
 /* What is there and what is not: constants, and accesses that are answered with an error. */

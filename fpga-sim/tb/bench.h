@@ -9,6 +9,7 @@
 
 #include "cover.h"
 #include "device.h"
+#include "fpga-sim/port/port.h"
 #include "media.h"
 #include "points.h"
 #include "pins.h"
@@ -106,6 +107,14 @@ struct host_window {
 	bool must_late, may_late;
 };
 
+/* What the daemon asks for now: flits of one line. */
+struct serve {
+	uint64_t begin, at, end; /* bytes: the next one to ask for lies at `at` */
+	uint8_t *data;
+	bool write, failed;
+	struct sim_flash flash;
+};
+
 struct bench {
 	struct rtl *rtl;
 	struct pins_in in;
@@ -123,6 +132,7 @@ struct bench {
 	/* an experiment's host and drive, instead of the random ones; or NULL */
 	struct readers *readers;
 	struct exp_drive exp_drive;
+	struct serve *serve; /* the daemon is the host, or NULL */
 
 	/* host */
 	struct ask ask[BENCH_IDS];
@@ -162,6 +172,8 @@ struct bench {
 
 uint64_t bench_random(struct bench *b);
 bool bench_chance(struct bench *b, uint32_t per_mille);
+/* One bit of an address of so many, none of which may be set: each is the capacity or above. */
+uint64_t bench_beyond(struct bench *b, uint32_t bits);
 
 /* Something differs: says what, and when. */
 void bench_differ(struct bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -193,6 +205,14 @@ void stream_step(struct bench *b);
 bool stream_rests(const struct bench *b);
 /* A line in or near a window; false: none is open. */
 bool stream_line(struct bench *b, uint64_t *line);
+
+/* The registers of window[i].asked, and go. */
+void bench_prefetch(struct bench *b, uint32_t i);
+
+/* serve.c: the device of a daemon, by a ring at this path, until a signal. */
+int serve_run(struct bench *b, const char *path);
+void serve_ask(struct bench *b);
+void serve_answer(struct bench *b, const struct ask *a, const struct answer *got);
 
 /* experiment.c: one point of an experiment, and how far the model's clock is from it. */
 int experiment_run(struct bench *b, const char *text);

@@ -48,13 +48,7 @@ static void open_window(struct bench *b, uint64_t lines)
 	*p = (struct device_prefetch){ .deadline = UINT64_MAX, .lead = UINT64_MAX,
 				       .limit = b->shape.units,
 				       .length = (uint32_t)(lines >> b->shape.unit_log) };
-	bench_set_register(b, DEVICE_REG_WIN_ADDR(0), 0);
-	bench_set_register(b, DEVICE_REG_WIN_LENGTH(0), p->length);
-	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(0), p->deadline);
-	bench_set_register(b, DEVICE_REG_WIN_LEAD(0), p->lead);
-	bench_set_register(b, DEVICE_REG_WIN_CLASS(0), 0);
-	bench_set_register(b, DEVICE_REG_WIN_LIMIT(0), p->limit);
-	bench_set_register(b, DEVICE_REG_WIN_GO(0), 1);
+	bench_prefetch(b, 0);
 }
 
 /* The host looks at the watermark and gives back what it has read. False: all is over. */

@@ -5,6 +5,8 @@
 
 #include "bench.h"
 
+#define ADDRESS_BITS 52u /* of the host port */
+
 void line_put(struct line *l, uint16_t id)
 {
 	assert(l->count < BENCH_IDS);
@@ -60,7 +62,7 @@ static int new_ask(struct bench *b, bool write)
 	a->request.address = pick_flit(b) * DEVICE_FLIT;
 	if (bench_chance(b, b->phase.bads))
 		a->request.address += bench_chance(b, 500) ? 1 + bench_random(b) % 63 :
-				      device_capacity(b->model) << bench_random(b) % 8;
+				      bench_beyond(b, ADDRESS_BITS);
 	for (uint32_t i = 0; write && i < DEVICE_FLIT; i += 8) {
 		uint64_t word = bench_random(b);
 
@@ -119,7 +121,9 @@ void host_drive(struct bench *b)
 {
 	struct pins_in *in = &b->in;
 
-	if (b->readers)
+	if (b->serve)
+		serve_ask(b);
+	else if (b->readers)
 		ask_for_readers(b);
 	else
 		ask_at_random(b);

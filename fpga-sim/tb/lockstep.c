@@ -257,6 +257,8 @@ void lockstep_answer(struct bench *b, struct answers *a, const struct answer *go
 			     got->data[0], got->data[1], want->poison, want->data[0],
 			     want->data[1]);
 	b->ask[want->id].state = ASK_FREE;
+	if (b->serve)
+		serve_answer(b, &b->ask[want->id], got);
 	if (b->readers)
 		readers_answer(b->readers, b->ask[want->id].reader);
 	line_put(&b->free_ids, want->id);

@@ -232,6 +232,8 @@ static void take_order(struct bench *b)
 			     .due = b->cycle + 1 + flash_cycles(b) };
 	if (b->readers)
 		o->due = drive_due(&b->exp_drive, b->readers->set, b->cycle, o->lines);
+	if (b->serve)
+		sim_flash_note(&b->serve->flash, o->write, o->line, o->lines);
 	b->cid_given[lockstep_register(b, o->cid)] = o->cid;
 	o->lost = bench_chance(b, b->phase.losts);
 	if (o->lost)

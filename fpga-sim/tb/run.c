@@ -52,7 +52,7 @@ struct options {
 	const char *wave, *only;
 	uint8_t bug;
 	bool quiet, cover;
-	const char *experiment;
+	const char *experiment, *serve;
 };
 
 static double seconds(void)
@@ -195,7 +195,7 @@ static int usage(const char *name)
 {
 	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
 		"[--bug N] [--quiet] [--cover]\n"
-		"       [--experiment cliff|cleaned|clean|windows:SIZE]\n", name);
+		"       [--experiment cliff|cleaned|clean|windows:SIZE] [--serve RING]\n", name);
 	return 2;
 }
 
@@ -210,6 +210,7 @@ static int parse(struct options *o, int argc, char **argv)
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "experiment", required_argument, NULL, 'e' },
 		{ "cover", no_argument, NULL, 'c' },
+		{ "serve", required_argument, NULL, 'v' },
 		{ 0 },
 	};
 	int c;
@@ -224,6 +225,7 @@ static int parse(struct options *o, int argc, char **argv)
 		case 'b': o->bug = (uint8_t)strtoul(optarg, NULL, 0); break;
 		case 'q': o->quiet = true; break;
 		case 'c': o->cover = true; break;
+		case 'v': o->serve = optarg; break;
 		case 'e': o->experiment = optarg; break;
 		default: return usage(argv[0]);
 		}
@@ -264,8 +266,8 @@ int main(int argc, char **argv)
 	b->rng ^= o.seed * 0xd1342543de82ef95u;
 	if (!o.quiet)
 		print_device(b);
-	if (o.experiment) {
-		rc = experiment_run(b, o.experiment);
+	if (o.experiment || o.serve) {
+		rc = o.serve ? serve_run(b, o.serve) : experiment_run(b, o.experiment);
 		bench_close(b);
 		return rc;
 	}

@@ -35,18 +35,14 @@ static void begin(struct bench *b, uint32_t i)
 	p->address = line * DEVICE_FLIT << b->shape.line_log;
 	if (bench_chance(b, 30)) /* its end, or beyond */
 		p->address = device_capacity(b->model) - bench_random(b) % 4 * unit_bytes(b);
+	else if (bench_chance(b, 30))
+		p->address += bench_beyond(b, 64);
 	p->length = bench_random(b) % LENGTH_MOST;
 	p->limit = bench_random(b) % (b->shape.units + 2);
 	p->class = bench_random(b) % 4;
 	p->deadline = pick_deadline(b, w);
-	bench_set_register(b, DEVICE_REG_WIN_ADDR(i), p->address);
-	bench_set_register(b, DEVICE_REG_WIN_LENGTH(i), p->length);
-	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(i), p->deadline);
 	p->lead = bench_chance(b, 600) ? UINT64_MAX : bench_random(b) % (2 * SOON);
-	bench_set_register(b, DEVICE_REG_WIN_LEAD(i), p->lead);
-	bench_set_register(b, DEVICE_REG_WIN_CLASS(i), p->class);
-	bench_set_register(b, DEVICE_REG_WIN_LIMIT(i), p->limit);
-	bench_set_register(b, DEVICE_REG_WIN_GO(i), 1);
+	bench_prefetch(b, i);
 	bench_cycle(b);
 	bench_cycle(b);
 	device_state(b->model, i, w->must_late ? UINT64_MAX : 0);

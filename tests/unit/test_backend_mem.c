@@ -36,7 +36,7 @@
 #endif
 
 static const struct mem_ops *const all[] = { &mem_host, &mem_cxl_memfd, &mem_cxl_numa, &mem_cuda,
-					   &mem_cxl_module };
+					   &mem_cxl_module, &mem_cxl_sim };
 
 /* A backend that is open, with a region. */
 struct one {

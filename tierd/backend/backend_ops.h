@@ -95,6 +95,11 @@ struct mem_ops {
 	 */
 	int (*bind)(const struct mem_ops *self, void *addr, uint64_t bytes);
 	/*
+	 * What this copy reads of the tier is read soon, by its deadline: a device may begin to
+	 * bring it. The loop's thread; copy() follows. Errors: -ENOSYS it needs no hints.
+	 */
+	int (*hint)(const struct mem_ops *self, const struct core_copy *copy);
+	/*
 	 * Carry a copy job out, to or from this tier, and checksum if asked: what is stored where
 	 * no processor can read it cannot be, -EOPNOTSUPP. Worker threads.
 	 */

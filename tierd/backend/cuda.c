@@ -721,5 +721,6 @@ const struct mem_ops mem_cuda = {
 	.punch = cuda_punch,
 	.resident = cuda_resident,
 	.bind = mem_bind_none,
+	.hint = mem_hint_none,
 	.copy = cuda_copy,
 };

@@ -33,5 +33,6 @@ const struct mem_ops mem_cxl_memfd = {
 	.punch = mem_punch,
 	.resident = mem_resident,
 	.bind = mem_bind,
+	.hint = mem_hint_none,
 	.copy = mem_copy,
 };

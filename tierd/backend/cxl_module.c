@@ -140,5 +140,6 @@ const struct mem_ops mem_cxl_module = {
 	.punch = module_punch,
 	.resident = mem_resident,
 	.bind = mem_bind_none,
+	.hint = mem_hint_none,
 	.copy = mem_copy,
 };

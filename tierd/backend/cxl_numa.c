@@ -189,5 +189,6 @@ const struct mem_ops mem_cxl_numa = {
 	.punch = mem_punch,
 	.resident = mem_resident,
 	.bind = tier_bind,
+	.hint = mem_hint_none,
 	.copy = mem_copy,
 };

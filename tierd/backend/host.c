@@ -34,5 +34,6 @@ const struct mem_ops mem_host = {
 	.punch = mem_punch,
 	.resident = mem_resident,
 	.bind = mem_bind_none,
+	.hint = mem_hint_none,
 	.copy = mem_copy,
 };

@@ -179,6 +179,13 @@ int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes)
 	return -EOPNOTSUPP;
 }
 
+int mem_hint_none(const struct mem_ops *self, const struct core_copy *copy)
+{
+	(void)self;
+	(void)copy;
+	return -ENOSYS;
+}
+
 int mem_revoke(const struct mem_region *region, uint64_t client)
 {
 	(void)region;

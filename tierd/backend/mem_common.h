@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "fpga-sim/port/port.h"
 #include "tierd/backend/backend_ops.h"
 
 extern const struct mem_ops mem_cuda;      /* cuda.c: hbm */
@@ -16,6 +17,7 @@ extern const struct mem_ops mem_host;      /* host.c: hbm, emulated */
 extern const struct mem_ops mem_cxl_module; /* cxl_module.c */
 extern const struct mem_ops mem_cxl_numa;  /* cxl_numa.c */
 extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
+extern const struct mem_ops mem_cxl_sim;   /* cxl_sim.c: cxl, simulated */
 
 /*
  * A memfd of mode 0600 with the seals SHRINK, GROW and SEAL, mapped shared at an address aligned to
@@ -38,6 +40,7 @@ int mem_share(const struct mem_region *region, uint64_t client);
 /* The tier is ordinary memory. */
 int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes);
+int mem_hint_none(const struct mem_ops *self, const struct core_copy *copy);
 int mem_revoke(const struct mem_region *region, uint64_t client);
 int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
 	     uint32_t *count);
@@ -63,6 +66,10 @@ bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_
  * control group, in whole huge pages; 0 = it cannot be told.
  */
 uint64_t mem_host_share(uint32_t percent);
+
+/* ---- cxl_sim.c: what its flash was told so far, for tests ------------------------------------ */
+
+struct sim_flash cxl_sim_flash(const struct mem_ops *self);
 
 /* ---- cxl_numa.c, in pieces that a host without CXL can test ---------------------------------- */
 

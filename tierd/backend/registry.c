@@ -9,7 +9,9 @@
 #include "tierd/backend/nvme.h"
 
 static const struct mem_ops *const hbm[] = { &mem_cuda, &mem_host, NULL };
-static const struct mem_ops *const cxl[] = { &mem_cxl_module, &mem_cxl_numa, &mem_cxl_memfd, NULL };
+/* memfd is there always: what stands behind it is found by its name only. */
+static const struct mem_ops *const cxl[] = { &mem_cxl_module, &mem_cxl_numa, &mem_cxl_memfd,
+					     &mem_cxl_sim, NULL };
 static const struct mem_ops *const *const by_tier[ABI_MEM_TIERS] = {
 	[ABI_TIER_HBM] = hbm,
 	[ABI_TIER_CXL] = cxl,
