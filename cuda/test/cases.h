@@ -25,6 +25,7 @@ void decode_cases(std::vector<cuda_case> &to);
 void index_cases(std::vector<cuda_case> &to);
 void era_cases(std::vector<cuda_case> &to);
 void layout_cases(std::vector<cuda_case> &to);
+void words_cases(std::vector<cuda_case> &to);
 void wrappers_cases(std::vector<cuda_case> &to);
 
 /* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx). */
