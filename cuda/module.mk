@@ -92,6 +92,17 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
 		echo "the declarations of libtier/base/cuda_driver.h agree with cuda.h"; }
+# The model's fragments by CuTe's account of them. Its headers are not ours to keep: BSD-3, in the
+# wheel nvidia-cutlass 4.2 (cutlass_library/source), which includes CCCL, which nvcc brings.
+.PHONY: cuda-cute
+cuda-cute: $(CUDA_KERNELS) ##  mma.sync's fragments against CuTe's layouts (CUTLASS=folder of it)
+	@[ -f '$(CUTLASS)/include/cute/layout.hpp' ] || { \
+		echo "cuda-cute: CUTLASS=FOLDER, with include/cute (the wheel nvidia-cutlass has it" \
+			"in cutlass_library/source); nothing was compared"; exit 2; }
+	@$(CUDA_CXX) -isystem '$(CUTLASS)/include' -isystem "$$(dirname '$(NVCC)')/../include" \
+		-isystem "$$(dirname '$(NVCC)')/../include/cccl" \
+		-o $(CUDA_OUT)/cute cuda/test/oracle/cute.cc $(CUDA_KERNELS)
+	@$(CUDA_OUT)/cute
 CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
 	integration/test_device_faults integration/test_api_kernels \
 	integration/test_api_gpu)
