@@ -48,7 +48,7 @@ $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/te
   integration/test_api_device integration/test_api_kernels integration/test_device_faults \
   integration/test_api_gpu)): $(STANDIN)
 # Kernels on the model of the device, in a C program.
-CUDA_CASES := main decode index era layout words wrappers
+CUDA_CASES := main decode index era layout whole words wrappers
 CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
 ifneq ($(CUDA_HERE),)
 $(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)

@@ -28,7 +28,9 @@ struct words_run {
 
 uint64_t address_of(uint32_t tier, uint32_t slot, uint32_t n)
 {
-	return ((uint64_t)slot * 193 + n * 31) % (CHUNKS * TIER_VIEW_CHUNK / 8192) * 8192 + 512 * tier;
+	const uint64_t page = ((uint64_t)slot * 193 + n * 31) % (CHUNKS * TIER_VIEW_CHUNK / 8192);
+
+	return page * 8192 + 512 * tier;
 }
 
 /* All blocks are committed; every third page is in HBM, those of even slots are in CXL. */

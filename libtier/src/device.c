@@ -444,7 +444,7 @@ int tier_device_pages(tier_device *d, const struct tier_page *pages, uint32_t co
 	return (int)found;
 }
 
-/* ---- for kernels that look by themselves ------------------------------------------------------ */
+/* ---- for kernels that look by themselves ----------------------------------------------------- */
 
 static int make_view(tier_device *d)
 {

@@ -134,7 +134,7 @@ static void run_busy(struct busy *b)
 	_exit(0);
 }
 
-/* The daemon launches nothing, so what others' kernels do to the device does not hold its copies. */
+/* The daemon launches nothing, so that what kernels of others do does not hold its copies. */
 static void test_copies_come_beside_a_busy_kernel(void **state)
 {
 	struct world *w = *state;

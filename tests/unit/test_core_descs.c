@@ -267,7 +267,7 @@ static int lend_index(struct core_range *index)
 /* Devices have the index: all of it counts, and nothing is offered, until they have left it. */
 static void test_nothing_of_a_lent_index_is_given_up(void **state)
 {
-	struct core_range index, wanted, hole;
+	struct core_range index, wanted, hole, from;
 	uint64_t before;
 
 	(void)state;
@@ -288,7 +288,8 @@ static void test_nothing_of_a_lent_index_is_given_up(void **state)
 	context()->descs_short = true;
 	lend_recall_index(host.core, context());
 	assert_int_equal(core_slab_recalls(host.core, 0), 1);
-	assert_true(core_slab_wanted(host.core, 0, &(struct core_range){ { index.context_id }, 0, 0, 0 }, &wanted));
+	from = (struct core_range){ { index.context_id }, 0, 0, 0 };
+	assert_true(core_slab_wanted(host.core, 0, &from, &wanted));
 	assert_int_equal(wanted.tier, CORE_RANGE_INDEX);
 	assert_int_equal(wanted.bytes, index.bytes);
 	assert_int_equal(give_up(), 0);

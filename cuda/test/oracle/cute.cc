@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The model's mma.sync, by both makes of the wrapper, on fragments that were laid out by CuTe
- * (CUTLASS, BSD-3): an account of the instruction that is not ours. Headers and host compiler alone.
- * `make cuda-cute CUTLASS=folder` builds it; nothing of CUTLASS is kept here.
+ * (CUTLASS, BSD-3): an account of the instruction that is not ours. Its headers and a host compiler
+ * are enough. `make cuda-cute CUTLASS=folder` builds it; nothing of CUTLASS is kept here.
  */
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static void put_fragments(int lane)
 		put_bf16(9, lane, value, a[at % M][at / M]);
 	}
 	for (int value = 0; value < 4; value++) {
-		const int of_b = traits::BLayout{}(lane, value), of_c = traits::CLayout{}(lane, value);
+		const int of_b = traits::BLayout{}(lane, value);
+		const int of_c = traits::CLayout{}(lane, value);
 
 		put_bf16(13, lane, value, b[of_b % N][of_b / N]);
 		memcpy(&in[(5 + value) * 32 + lane], &c[of_c % M][of_c / M], 4);
