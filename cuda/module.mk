@@ -95,7 +95,7 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 # The model's fragments by CuTe's account of them. Its headers are not ours to keep: BSD-3, in the
 # wheel nvidia-cutlass 4.2 (cutlass_library/source), which includes CCCL, which nvcc brings.
 .PHONY: cuda-cute
-cuda-cute: $(CUDA_KERNELS) ##  mma.sync's fragments against CuTe's layouts (CUTLASS=folder of it)
+cuda-cute: $(CUDA_KERNELS) ##  mma.sync against CuTe's layouts (CUTLASS=folder)
 	@[ -f '$(CUTLASS)/include/cute/layout.hpp' ] || { \
 		echo "cuda-cute: CUTLASS=FOLDER, with include/cute (the wheel nvidia-cutlass has it" \
 			"in cutlass_library/source); nothing was compared"; exit 2; }

@@ -72,14 +72,18 @@ DEV uint64_t find_page(const tier_device_view *v, const msa_word &of)
 			      ((uint64_t)of.slot * v->pages + of.page) * sizeof(abi_page);
 	const uint64_t *generation = at_address(line + offsetof(abi_block, generation));
 	uint64_t word[ABI_MEM_TIERS], found;
+	uint32_t whose = 0;
 
 	if (!index || of.slot >= v->blocks || of.page >= v->pages || !is_committed(index, line))
 		return 0;
+	if (PLANTED(words_whose_first))
+		whose = (uint32_t)load_for_system(generation);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		word[tier] = PLANTED(words_old) ? at_address(desc)[tier]
 						: load_first_for_system(at_address(desc) + tier);
-	if ((uint32_t)load_for_system(generation) != (of.generation ^ v->salt) &&
-	    !PLANTED(words_of_another))
+	if (!PLANTED(words_whose_first))
+		whose = (uint32_t)load_for_system(generation);
+	if (whose != (of.generation ^ v->salt) && !PLANTED(words_of_another))
 		return 0;
 	found = place_of(v, ABI_TIER_HBM, word[ABI_TIER_HBM]);
 	return found ? found : place_of(v, ABI_TIER_CXL, word[ABI_TIER_CXL]);

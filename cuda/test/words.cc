@@ -201,6 +201,26 @@ std::string words_have_changed(uint32_t, uint32_t schedule)
 	return old.run(schedule);
 }
 
+/* A block leaves, and the slot's next one comes, amid the look-up: its page is never taken for the
+ * former one's. */
+std::string changes_amid(uint32_t loads, uint32_t schedule)
+{
+	words_run old, now;
+	uint64_t *found = old.memory.take<uint64_t>(1);
+	const msa_words p = { old.view, old.of, found, 1 };
+	std::string wrong;
+
+	now.block[0].generation++;
+	now.page[0].word[ABI_TIER_HBM] = abi_word(512 * 99, ABI_PAGE_READY, 77);
+	now.page[0].word[ABI_TIER_CXL] = abi_word(512 * 98, ABI_PAGE_READY, 77);
+	emu::change_after(loads, [&] { emu::grow_old(old.header, now.header); });
+	wrong = launch("msa_words_find", { 1, WORDS_THREADS, 0 }, schedule, p);
+	emu::change_after(0, nullptr);
+	if (wrong.empty() && *found && *found != old.want[0])
+		return say("the next block's page, at %lx", (unsigned long)*found);
+	return wrong;
+}
+
 } // namespace
 
 void words_cases(std::vector<cuda_case> &to)
@@ -218,4 +238,7 @@ void words_cases(std::vector<cuda_case> &to)
 	to.push_back({ "words: the context was removed", removed, 0 });
 	to.push_back({ "words: the index was let go of", index_left, 0 });
 	to.push_back({ "words: the index has changed", words_have_changed, 0 });
+	for (uint32_t loads = 0; loads < 9; loads++)
+		to.push_back({ say("words: they change before load %u", loads), changes_amid,
+			       loads });
 }
