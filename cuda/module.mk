@@ -99,7 +99,8 @@ cuda-cute: $(CUDA_KERNELS) ##  mma.sync against CuTe's layouts (CUTLASS=folder)
 	@[ -f '$(CUTLASS)/include/cute/layout.hpp' ] || { \
 		echo "cuda-cute: CUTLASS=FOLDER, with include/cute (the wheel nvidia-cutlass has it" \
 			"in cutlass_library/source); nothing was compared"; exit 2; }
-	@$(CUDA_CXX) -isystem '$(CUTLASS)/include' -isystem "$$(dirname '$(NVCC)')/../include" \
+	@$(CUDA_CXX) -isystem '$(CUTLASS)/include' \
+		-isystem "$$(dirname '$(NVCC)')/../include" \
 		-isystem "$$(dirname '$(NVCC)')/../include/cccl" \
 		-o $(CUDA_OUT)/cute cuda/test/oracle/cute.cc $(CUDA_KERNELS)
 	@$(CUDA_OUT)/cute
