@@ -97,8 +97,9 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 .PHONY: cuda-cute
 cuda-cute: $(CUDA_KERNELS) ##  mma.sync against CuTe's layouts (CUTLASS=folder)
 	@[ -f '$(CUTLASS)/include/cute/layout.hpp' ] || { \
-		echo "cuda-cute: CUTLASS=FOLDER, with include/cute (the wheel nvidia-cutlass has it" \
-			"in cutlass_library/source); nothing was compared"; exit 2; }
+		echo "cuda-cute: CUTLASS=FOLDER with include/cute, as in the wheel" \
+			"nvidia-cutlass (cutlass_library/source); nothing was compared"; \
+		exit 2; }
 	@$(CUDA_CXX) -isystem '$(CUTLASS)/include' \
 		-isystem "$$(dirname '$(NVCC)')/../include" \
 		-isystem "$$(dirname '$(NVCC)')/../include/cccl" \
