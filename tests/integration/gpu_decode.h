@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context of pages that the decode kernel reads; the kernel on the model of the device, beside the
+ * A context of pages that the decode kernel reads; that kernel on the model of the device, and the
  * golden model. BLOCKS is defined before this.
  */
 #ifndef TIER_TESTS_GPU_DECODE_H
