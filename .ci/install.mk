@@ -40,6 +40,7 @@ INSTALL_LIST := \
 	644:libtier/include/tier_taken.h:$(INCLUDEDIR)/tier_taken.h \
 	644:libtier/include/tier_kernel.h:$(INCLUDEDIR)/tier_kernel.h \
 	644:libtier/include/tier_device.h:$(INCLUDEDIR)/tier_device.h \
+	644:libtier/include/tier_view.h:$(INCLUDEDIR)/tier_view.h \
 	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
 	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \

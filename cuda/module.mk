@@ -48,7 +48,7 @@ $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/te
   integration/test_api_device integration/test_api_kernels integration/test_device_faults \
   integration/test_api_gpu)): $(STANDIN)
 # Kernels on the model of the device, in a C program.
-CUDA_CASES := main decode index era layout wrappers
+CUDA_CASES := main decode index era layout whole words wrappers
 CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
 ifneq ($(CUDA_HERE),)
 $(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
@@ -92,6 +92,19 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
 		echo "the declarations of libtier/base/cuda_driver.h agree with cuda.h"; }
+# The model's fragments by CuTe's account of them. Its headers are not ours to keep: BSD-3, in the
+# wheel nvidia-cutlass 4.2 (cutlass_library/source), which includes CCCL, which nvcc brings.
+.PHONY: cuda-cute
+cuda-cute: $(CUDA_KERNELS) ##  mma.sync against CuTe's layouts (CUTLASS=folder)
+	@[ -f '$(CUTLASS)/include/cute/layout.hpp' ] || { \
+		echo "cuda-cute: CUTLASS=FOLDER with include/cute, as in the wheel" \
+			"nvidia-cutlass (cutlass_library/source); nothing was compared"; \
+		exit 2; }
+	@$(CUDA_CXX) -isystem '$(CUTLASS)/include' \
+		-isystem "$$(dirname '$(NVCC)')/../include" \
+		-isystem "$$(dirname '$(NVCC)')/../include/cccl" \
+		-o $(CUDA_OUT)/cute cuda/test/oracle/cute.cc $(CUDA_KERNELS)
+	@$(CUDA_OUT)/cute
 CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
 	integration/test_device_faults integration/test_api_kernels \
 	integration/test_api_gpu)

@@ -4,7 +4,7 @@
  * the loader finds: `figure NAME VALUE` lines for cuda/gpu-check. On the stand-in the figures are
  * its own and say nothing of a GPU. Exit status 77 where there is no driver or device.
  *
- * usage: measure [MIB]    bytes that a copy moves (1024)
+ * usage: measure [MIB [copies|slabs]]    bytes that a copy moves (1024); one of both alone
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -164,15 +164,19 @@ static void measure_copies(struct measure *m)
 int main(int argc, char **argv)
 {
 	struct measure m = { .bytes = (size_t)(argc > 1 ? atoi(argv[1]) : 1024) << 20 };
+	const char *only = argc > 2 ? argv[2] : "";
 
 	if (!m.bytes || m.bytes % CHUNK) {
-		fprintf(stderr, "usage: measure [MIB], an even number\n");
+		fprintf(stderr, "usage: measure [MIB [copies|slabs]], an even number\n");
 		return 2;
 	}
 	begin(&m);
-	measure_copies(&m);
-	measure_attach(&m, false);
-	measure_attach(&m, true);
+	if (strcmp(only, "slabs") != 0)
+		measure_copies(&m);
+	if (strcmp(only, "copies") != 0) {
+		measure_attach(&m, false);
+		measure_attach(&m, true);
+	}
 	for (uint32_t i = 0; i < 2; i++) {
 		unmap(&m, m.bytes, m.at[i]);
 		must(m.cu.release(m.handle[i]), "release");

@@ -87,6 +87,8 @@ struct span {
 
 struct machine {
 	std::vector<touch> touched;
+	std::function<void()> change;
+	uint32_t change_in;
 	std::map<uint64_t, span> spans;
 	std::vector<fiber> fibers;
 	meeting warp[WARPS_MAX];
@@ -375,10 +377,21 @@ void grow_old(const void *at, const void *now)
 	m.spans[(uint64_t)(uintptr_t)at].now = (const unsigned char *)now;
 }
 
+void change_after(uint32_t loads, std::function<void()> change)
+{
+	m.change_in = loads;
+	m.change = std::move(change);
+}
+
 const void *now_at(const void *at)
 {
 	const uint64_t address = (uint64_t)(uintptr_t)at;
 	auto next = m.spans.upper_bound(address);
+
+	if (m.change && !m.change_in--) {
+		m.change();
+		m.change = nullptr;
+	}
 
 	if (next == m.spans.begin() || !std::prev(next)->second.now ||
 	    address >= std::prev(next)->first + std::prev(next)->second.bytes)

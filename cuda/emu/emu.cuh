@@ -100,6 +100,11 @@ DEV uint64_t load_for_system(const uint64_t *at)
 	return __atomic_load_n((const uint64_t *)emu::now_at(at), __ATOMIC_RELAXED);
 }
 
+DEV uint64_t load_first_for_system(const uint64_t *at)
+{
+	return __atomic_load_n((const uint64_t *)emu::now_at(at), __ATOMIC_ACQUIRE);
+}
+
 DEV void store_for_system(uint64_t *at, uint64_t value)
 {
 	__atomic_store_n(at, value, __ATOMIC_RELEASE);

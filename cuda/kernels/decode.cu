@@ -228,8 +228,8 @@ KERNEL void __launch_bounds__(MSA_THREADS) msa_decode_part(const GRID_CONSTANT m
 		return;
 	}
 	if ((uint32_t)block < p.blocks) {
-		const uint64_t *word =
-			&p.page[(uint64_t)p.table[query] * p.blocks + (uint32_t)block];
+		const uint32_t table = p.table[PLANTED(decode_first_table) ? 0 : query];
+		const uint64_t *word = &p.page[(uint64_t)table * p.blocks + (uint32_t)block];
 
 		page = PLANTED(decode_old_word) ? *word : load_for_system(word);
 	}

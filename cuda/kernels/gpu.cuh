@@ -132,6 +132,16 @@ DEV uint64_t load_for_system(const uint64_t *at)
 	return value;
 }
 
+/* Likewise, and before all that is loaded behind it. */
+DEV uint64_t load_first_for_system(const uint64_t *at)
+{
+	uint64_t value;
+
+	asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value)
+		     : "l"(__cvta_generic_to_global(at)) : "memory");
+	return value;
+}
+
 DEV void store_for_system(uint64_t *at, uint64_t value)
 {
 	asm volatile("st.release.sys.global.u64 [%0], %1;"

@@ -72,11 +72,12 @@ DEV void begin_share(const msa_index &p, share &w, uint32_t request)
 	uint32_t last = 0;
 
 	for (uint32_t row = 0; row < p.rows; row++)
-		last = p.position[request * p.rows + row] > last
+		last = p.position[request * p.rows + row] > last || PLANTED(index_last_row)
 			       ? p.position[request * p.rows + row] : last;
 	if (l < w.count) {
 		const uint32_t block = w.first + l * WARPS;
-		const uint64_t *word = &p.page[(uint64_t)p.table[request] * p.blocks + block];
+		const uint32_t table = p.table[PLANTED(index_first_table) ? 0 : request];
+		const uint64_t *word = &p.page[(uint64_t)table * p.blocks + block];
 
 		w.own[l] = block > last / MSA_TOKENS ? 0
 			   : PLANTED(index_old_word) ? *word : load_for_system(word);
@@ -232,8 +233,9 @@ DEV void score_span(const msa_index &p, uint64_t *own, uint64_t *bar, unsigned c
 			use.j = j;
 			score_block<E4M3>(w, at, q, seen, load, use, m);
 			if (E4M3 && !PLANTED(scale_left_out)) {
-				const float scale =
-					p.scale[(uint64_t)p.table[request] * p.blocks + block];
+				const uint32_t table =
+					p.table[PLANTED(index_first_scale) ? 0 : request];
+				const float scale = p.scale[(uint64_t)table * p.blocks + block];
 
 				m[0] *= scale;
 				m[1] *= scale;

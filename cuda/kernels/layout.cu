@@ -12,9 +12,11 @@
 DEV uint64_t engine_at(const msa_layout &p, uint32_t v, uint32_t token, uint32_t head)
 {
 	const uint32_t page = token / p.page_tokens;
-	const uint32_t row = p.table && !PLANTED(layout_table_unused) ? p.table[page] : page;
+	const uint64_t row = p.table && !PLANTED(layout_table_unused) ? p.table[page] : page;
+	const uint64_t behind = PLANTED(layout_near) ? (uint32_t)(row * p.page_step)
+						     : row * p.page_step;
 
-	return p.engine + (PLANTED(layout_v_is_k) ? 0 : v * p.v_step) + row * p.page_step +
+	return p.engine + (PLANTED(layout_v_is_k) ? 0 : v * p.v_step) + behind +
 	       (PLANTED(layout_whole_token) ? token : token % p.page_tokens) * p.token_step +
 	       (PLANTED(layout_first_head) ? 0 : head * p.head_step);
 }

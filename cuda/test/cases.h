@@ -25,6 +25,8 @@ void decode_cases(std::vector<cuda_case> &to);
 void index_cases(std::vector<cuda_case> &to);
 void era_cases(std::vector<cuda_case> &to);
 void layout_cases(std::vector<cuda_case> &to);
+void words_cases(std::vector<cuda_case> &to);
+void whole_cases(std::vector<cuda_case> &to); /* when asked for alone */
 void wrappers_cases(std::vector<cuda_case> &to);
 
 /* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx). */

@@ -33,7 +33,8 @@ struct decode_run {
 	void expect(uint32_t query, uint32_t row, float *out);
 };
 
-/* Each query stands in a block of its own and chooses by a stride, its own block first. */
+/* Each query stands in a block of its own, has a table of its own, in which pages lie another way,
+ * and chooses by a stride, its own block first. */
 decode_run::decode_run(uint32_t queries, uint32_t rows, uint32_t blocks, bool exact, uint32_t seed)
 {
 	q = memory.take<uint16_t>((uint64_t)queries * rows * MSA_DIM);
@@ -41,18 +42,19 @@ decode_run::decode_run(uint32_t queries, uint32_t rows, uint32_t blocks, bool ex
 	chosen = memory.take<int32_t>((uint64_t)queries * MSA_TOP);
 	position = memory.take<uint32_t>(queries);
 	table = memory.take<uint32_t>(queries);
-	page = memory.take<uint64_t>((uint64_t)2 * blocks);
+	page = memory.take<uint64_t>((uint64_t)(1 + queries) * blocks);
 	msa_fill(q, (uint64_t)queries * rows, exact ? MSA_EXACT_Q : MSA_RANDOM, &seed);
 	msa_fill(kv, (uint64_t)blocks * 2 * MSA_TOKENS, exact ? MSA_EXACT : MSA_RANDOM, &seed);
 	for (uint32_t b = 0; b < blocks; b++) {
 		page[b] = 0; /* a table that nobody uses */
-		page[blocks + b] = (uint64_t)(uintptr_t)page_of(b);
+		for (uint32_t i = 0; i < queries; i++)
+			page[(1 + i) * blocks + b] = (uint64_t)(uintptr_t)page_of((b + i) % blocks);
 	}
 	for (uint32_t i = 0; i < queries; i++) {
 		const uint32_t local = blocks - 1 - i % blocks;
 
 		position[i] = local * MSA_TOKENS + 76 - i % 2;
-		table[i] = 1;
+		table[i] = 1 + i;
 		for (uint32_t s = 0; s < MSA_TOP; s++)
 			chosen[i * MSA_TOP + s] =
 				s <= local ? (int32_t)((local + s * 7) % (local + 1)) : -1;
@@ -94,12 +96,13 @@ void decode_run::expect(uint32_t query, uint32_t row, float *out)
 	for (uint32_t s = 0; s < MSA_TOP; s++) {
 		const int32_t block = chosen[query * MSA_TOP + s];
 		const uint32_t seen = msa_seen(position[query], block);
+		const uint64_t at = block >= 0 && (uint32_t)block < p.blocks
+			? page[table[query] * p.blocks + (uint32_t)block] : 0;
 
 		if (!seen && block != MSA_LOST)
 			continue;
-		if (block >= 0 && (uint32_t)block < p.blocks &&
-		    page[table[query] * p.blocks + (uint32_t)block])
-			msa_attend(&one, from, page_of((uint32_t)block), seen, scale_log2);
+		if (at)
+			msa_attend(&one, from, (const uint16_t *)at, seen, scale_log2);
 		else
 			msa_attend_missing(&one);
 		msa_merge(&all, &one);

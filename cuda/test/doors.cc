@@ -6,6 +6,7 @@
 
 #include "cuda/kernels/era.h"
 #include "cuda/kernels/msa.h"
+#include "cuda/kernels/words.h"
 #include "cuda/kernels/wrappers.h"
 #include "cuda/test/cases.h"
 

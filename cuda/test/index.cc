@@ -39,7 +39,8 @@ struct index_run {
 	std::string compare_choice(uint32_t row, const float *score);
 };
 
-/* The rows of a request are tokens ahead: each sees one more, the last one all. */
+/* The rows of a request are tokens ahead: each sees one more, the last one all. Each request has a
+ * table of its own, in which keys lie another way. */
 index_run::index_run(const index_shape &of, uint32_t seed) : shape(of)
 {
 	const uint64_t tokens = (uint64_t)of.blocks * MSA_TOKENS;
@@ -49,8 +50,8 @@ index_run::index_run(const index_shape &of, uint32_t seed) : shape(of)
 	keys = memory.take<unsigned char>((uint64_t)of.blocks * bytes());
 	position = memory.take<uint32_t>(rows_all());
 	table = memory.take<uint32_t>(of.requests);
-	page = memory.take<uint64_t>(2ull * of.blocks);
-	scale = memory.take<float>(2ull * of.blocks);
+	page = memory.take<uint64_t>((1ull + of.requests) * of.blocks);
+	scale = memory.take<float>((1ull + of.requests) * of.blocks);
 	msa_fill(q, rows_all(), of.exact ? MSA_EXACT_Q : MSA_RANDOM, &seed);
 	if (of.e4m3)
 		msa_fill_e4m3(keys, tokens, kind, &seed);
@@ -58,15 +59,19 @@ index_run::index_run(const index_shape &of, uint32_t seed) : shape(of)
 		msa_fill((uint16_t *)keys, tokens, kind, &seed);
 	for (uint32_t b = 0; b < of.blocks; b++) {
 		page[b] = 0; /* a table that nobody uses */
-		page[of.blocks + b] = (uint64_t)(uintptr_t)keys_of(b);
 		scale[b] = NAN;
-		scale[of.blocks + b] = of.exact ? (float)(1 << msa_random(&seed) % 3)
-						: 0.5f + (float)(msa_random(&seed) % 64) / 128;
+		for (uint32_t r = 0; r < of.requests; r++) {
+			const uint32_t at = (1 + r) * of.blocks + b;
+
+			page[at] = (uint64_t)(uintptr_t)keys_of((b + r) % of.blocks);
+			scale[at] = of.exact ? (float)(1 << msa_random(&seed) % 3)
+					     : 0.5f + (float)(msa_random(&seed) % 64) / 128;
+		}
 	}
 	for (uint32_t i = 0; i < rows_all(); i++)
 		position[i] = (uint32_t)tokens - 1 - (of.rows - 1 - i % of.rows);
 	for (uint32_t i = 0; i < of.requests; i++)
-		table[i] = 1;
+		table[i] = 1 + i;
 	p = {};
 	p.q = q;
 	p.position = position;
@@ -175,13 +180,14 @@ std::string exact_spans(uint32_t span, uint32_t schedule)
 	return run_and_compare(r, schedule);
 }
 
-/* Rows that stand far from each other, the first one in its first token. */
+/* Rows that stand far from each other, the first block's in its first token; in either order. */
 std::string exact_positions(uint32_t seen, uint32_t schedule)
 {
 	index_run r({ 1, 5, 6, 4, seen % 2 == 0, true }, 1300 + seen);
 
 	for (uint32_t row = 0; row < 5; row++)
-		r.position[row] = row * MSA_TOKENS + (row ? seen - 1 : 0);
+		r.position[seen % 4 < 2 ? row : 4 - row] =
+			row * MSA_TOKENS + (row ? seen - 1 : 0);
 	return run_and_compare(r, schedule);
 }
 

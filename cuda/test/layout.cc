@@ -25,20 +25,26 @@ struct layout_run {
 	std::string compare(bool in);
 };
 
+/* Pages of an engine have such numbers, and are so far behind its first one. */
+#define FAR (1u << 24)
+
 /* The engine has room for some more tokens; its pages lie the other way round. */
 layout_run::layout_run(enum msa_layout_kind kind, uint32_t heads, uint32_t tokens,
 		       uint32_t page_tokens, bool in)
 {
 	const uint32_t room_for = (tokens + page_tokens - 1) / page_tokens * page_tokens +
 				  page_tokens;
-	uint32_t seed = tokens * 7 + heads, *table = nullptr;
+	uint32_t seed = tokens * 7 + heads, *table = nullptr, *far = nullptr;
 	msa_steps steps;
 
 	blocks = (tokens + MSA_TOKENS - 1) / MSA_TOKENS;
 	if (kind == MSA_PAGED) {
 		table = memory.take<uint32_t>(room_for / page_tokens);
-		for (uint32_t i = 0; i < room_for / page_tokens; i++)
+		far = memory.take<uint32_t>(room_for / page_tokens);
+		for (uint32_t i = 0; i < room_for / page_tokens; i++) {
 			table[i] = room_for / page_tokens - 1 - i;
+			far[i] = FAR + table[i];
+		}
 	}
 	engine = { kind, room_for, heads, kind == MSA_PAGE_FIRST ? 3u : 1u,
 		   kind == MSA_PAGE_FIRST ? 1u : 0u, page_tokens, table };
@@ -55,8 +61,8 @@ layout_run::layout_run(enum msa_layout_kind kind, uint32_t heads, uint32_t token
 		pages[i] = (uint16_t)msa_random(&seed);
 	msa_engine_steps(&engine, &steps);
 	p = {};
-	p.engine = (uint64_t)(uintptr_t)values + steps.first;
-	p.table = table;
+	p.engine = (uint64_t)(uintptr_t)values + steps.first - (far ? FAR * steps.page : 0);
+	p.table = far;
 	p.page = page;
 	p.v_step = steps.v;
 	p.page_step = steps.page;

@@ -165,6 +165,9 @@ static int run_all(const options &o)
 	index_cases(cases);
 	layout_cases(cases);
 	era_cases(cases);
+	words_cases(cases);
+	if (!strcmp(o.only, "whole"))
+		whole_cases(cases);
 	for (int d = 0; d < DOORS && !(failed && emu::planted); d++) {
 		open_door = (door)d;
 		if ((o.door < 0 || o.door == d) && has_plant(open_door))

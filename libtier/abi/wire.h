@@ -29,10 +29,11 @@
  * W4  In place of memory that no processor can read (a GPU's), or that a context has not, comes
  *     /dev/null: words of that tier are of no use to a client that has it mapped from there.
  * W5  A client tells of each slab before a device of its sees it: SLAB_TAKE, then it maps the
- *     pieces that it gets (HBM) or registers its own mapping (CXL). Until it has left it as often
- *     as it took it, or its process is dead, the slab keeps its memory and is not emptied. What is
- *     wanted back (ring.h, slabs_wanted) it leaves once its device has let go of it: kernels that
- *     may read there have ended, then it is unmapped, then SLAB_LEAVE.
+ *     pieces that it gets (HBM) or registers its own mapping (CXL, or the index, which is one
+ *     slab). Until it has left it as often as it took it, or its process is dead, the slab keeps
+ *     its memory and is not emptied. What is wanted back (ring.h, slabs_wanted) it leaves once its
+ *     device has let go of it: kernels that may read there have ended, then it is unmapped, then
+ *     SLAB_LEAVE.
  * W6  The driver's descriptors of HBM cannot be re-opened read-only (W3): who has one can write. So
  *     they go to clients of the uid that owns the context alone, which map them for reading; all
  *     others read CXL. A piece that passes to a context of another uid is made anew, and empty.
@@ -153,6 +154,7 @@ struct wire_usage_list {
 }; /* 24 bytes */
 
 #define WIRE_SLAB_PIECES_MAX 128u
+#define WIRE_SLAB_INDEX ABI_MEM_TIERS /* as a tier: the context's index, one slab */
 struct wire_slab {
 	struct wire_header header;
 	uint32_t context_id;

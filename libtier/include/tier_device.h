@@ -10,6 +10,8 @@
  *   launch; ...                          until it has ended no page of it changes or moves
  *   tier_device_close(d);                when nothing of the stream runs any more
  *
+ * Kernels can find pages by themselves, while they run: tier_device_view.
+ *
  * The current context's device must be the daemon's, or one that reaches its memory: elsewhere HBM
  * cannot be mapped, and pages are read from CXL. A program includes this header beside tier.h,
  * whose conventions hold.
@@ -18,6 +20,7 @@
 #define TIER_DEVICE_H
 
 #include <tier.h>
+#include <tier_view.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +53,21 @@ int tier_device_open(tier_context *c, tier_reader *r, tier_device **out);
  */
 int tier_device_pages(tier_device *d, const struct tier_page *pages, uint32_t count,
 		      struct tier_device_page *out);
+
+/*
+ * *address: where a struct tier_device_view (tier_view.h) is on the device, until the device is
+ * closed: a graph may have it captured. The index is registered, whole. A kernel finds pages by
+ * their words, as they are when it reads them: what has moved since the launch was announced it
+ * finds where it is now, and within the launch it stays there. It finds them in slabs that
+ * tier_device_pages has been asked about, and no page of others.
+ *
+ * Ask again before a launch, which is a load as a rule: when the daemon wants the index back it is
+ * let go, and kernels find nothing until it is registered anew. Errors: -EAGAIN it is wanted back;
+ * -EDQUOT the daemon has no room for a whole index (index.size), or devices have too much; -ENOTSUP
+ * the daemon is older, or the device registers no read-only memory; -ESTALE, -ENOMEM, -EOWNERDEAD.
+ * After -EAGAIN and -EDQUOT *address holds, and kernels find nothing for now. The reader's thread.
+ */
+int tier_device_view(tier_device *d, uint64_t *address);
 
 /*
  * Let go of slabs that the daemon wants back, but for those that launches under way may read.

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
@@ -105,10 +106,11 @@ static int register_slab(tier_device *d, struct device_slab *s, uint32_t level, 
 			 uint64_t bytes)
 {
 	const struct map *m = context_map(d->c);
-	void *at = (void *)(uintptr_t)(m->mem[level] + offset);
+	const uint8_t *base = level == DEVICE_INDEX ? m->index_base : m->mem[level];
+	void *at = (void *)(uintptr_t)(base + offset);
 	cuda_result result;
 
-	if (!m->mem[level] || offset + bytes > m->mem_bytes[level])
+	if (!base || (level < DEVICE_INDEX && offset + bytes > m->mem_bytes[level]))
 		return -ENODATA;
 	if (!d->read_only)
 		return error_note(-EOPNOTSUPP, "device: it registers no read-only memory");
@@ -123,6 +125,25 @@ static int register_slab(tier_device *d, struct device_slab *s, uint32_t level, 
 	}
 	s->host = at;
 	return 0;
+}
+
+/* What kernels find there from now on. */
+static void publish(tier_device *d, uint32_t level, uint64_t number)
+{
+	const struct device_tier *t = &d->tier[level];
+	const struct device_slab *s = &t->slab[number];
+	uint64_t address = s->leaves ? 0 : s->address, *chunk;
+
+	if (!d->view)
+		return;
+	if (level == DEVICE_INDEX) {
+		atomic_store_release_u64(&d->view->index, address);
+		return;
+	}
+	chunk = (uint64_t *)(d->view + 1) + (level == ABI_TIER_CXL ? d->view->chunks[0] : 0);
+	chunk += number * (t->slab_bytes / TIER_VIEW_CHUNK);
+	for (uint64_t i = 0; i < t->slab_bytes / TIER_VIEW_CHUNK; i++)
+		atomic_store_release_u64(&chunk[i], address ? address + i * TIER_VIEW_CHUNK : 0);
 }
 
 static void let_go(tier_device *d, uint32_t level, uint64_t number)
@@ -142,10 +163,11 @@ static void let_go(tier_device *d, uint32_t level, uint64_t number)
 static int begin_tier(tier_device *d, uint32_t level, const struct message *m)
 {
 	struct device_tier *t = &d->tier[level];
-	uint64_t bytes = context_map(d->c)->tier_bytes[level], room;
+	const struct map *map = context_map(d->c);
+	uint64_t room, bytes = level == DEVICE_INDEX ? map->index_bytes : map->tier_bytes[level];
 	cuda_result result;
 
-	if (!m->slab.bytes || m->slab.bytes % ABI_HUGE)
+	if (!m->slab.bytes || (level < DEVICE_INDEX && m->slab.bytes % ABI_HUGE))
 		return error_note(-EPROTO, "device: a slab of no size");
 	t->slab_bytes = m->slab.bytes;
 	t->slabs = bytes / t->slab_bytes;
@@ -173,14 +195,18 @@ static int map_answer(tier_device *d, uint32_t level, uint64_t offset, const str
 {
 	struct device_tier *t = &d->tier[level];
 	int rc = t->slab ? 0 : begin_tier(d, level, m);
+	uint64_t number;
 
 	if (rc)
 		return rc;
 	if (!answer_fits(t, m, offset))
 		return error_note(-EPROTO, "device: the daemon's slab is not the one asked for");
-	return m->fd_count ? map_pieces(d, t, &t->slab[m->slab.offset / t->slab_bytes], m)
-			   : register_slab(d, &t->slab[m->slab.offset / t->slab_bytes], level,
-					   m->slab.offset, m->slab.bytes);
+	number = m->slab.offset / t->slab_bytes;
+	rc = m->fd_count ? map_pieces(d, t, &t->slab[number], m)
+			 : register_slab(d, &t->slab[number], level, m->slab.offset, m->slab.bytes);
+	if (rc == 0)
+		publish(d, level, number);
+	return rc;
 }
 
 /* It is not for now, but may be later; all other refusals are for good. */
@@ -245,7 +271,7 @@ static int leave_some(tier_device *d)
 	uint64_t done = atomic_load_acquire_u64(&d->r->era_area->era_done);
 	int rc = 0;
 
-	for (uint32_t level = 0; level < ABI_MEM_TIERS && d->leaving && rc == 0; level++) {
+	for (uint32_t level = 0; level < DEVICE_LEVELS && d->leaving && rc == 0; level++) {
 		struct device_tier *t = &d->tier[level];
 
 		for (uint64_t i = 0; t->slab && i < t->slabs && rc == 0; i++) {
@@ -261,6 +287,20 @@ static int leave_some(tier_device *d)
 	return rc;
 }
 
+/* No launch to come uses it; those that have begun may have found it in the view. */
+static void mark_leaving(tier_device *d, uint32_t level, uint64_t number)
+{
+	struct device_slab *s = &d->tier[level].slab[number];
+
+	if (!s->address || s->leaves)
+		return;
+	s->leaves = true;
+	d->leaving++;
+	if (d->view)
+		s->era = d->r->era_begin;
+	publish(d, level, number);
+}
+
 /* What the daemon wants of this context is not used any more. */
 static int look_at_wanted(tier_device *d)
 {
@@ -272,13 +312,9 @@ static int look_at_wanted(tier_device *d)
 		rc = tell_left(d, &q, &at);
 		if (rc || !at.bytes)
 			return rc;
-		if (at.tier < ABI_MEM_TIERS && d->tier[at.tier].slab &&
-		    at.offset / at.bytes < d->tier[at.tier].slabs) {
-			struct device_slab *s = &d->tier[at.tier].slab[at.offset / at.bytes];
-
-			d->leaving += s->address && !s->leaves;
-			s->leaves = s->address != 0;
-		}
+		if (at.tier < DEVICE_LEVELS && d->tier[at.tier].slab &&
+		    at.offset / at.bytes < d->tier[at.tier].slabs)
+			mark_leaving(d, at.tier, at.offset / at.bytes);
 		at.offset += at.bytes;
 	} while (at.offset);
 	return 0;
@@ -408,6 +444,74 @@ int tier_device_pages(tier_device *d, const struct tier_page *pages, uint32_t co
 	return (int)found;
 }
 
+/* ---- for kernels that look by themselves ----------------------------------------------------- */
+
+static int make_view(tier_device *d)
+{
+	const struct map *m = context_map(d->c);
+	struct tier_device_view *v;
+	uint64_t bytes = sizeof(*v), chunks[2];
+	cuda_result result;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		chunks[t] = m->tier_bytes[t] / TIER_VIEW_CHUNK;
+		bytes += chunks[t] * sizeof(uint64_t);
+	}
+	v = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (v == MAP_FAILED)
+		return error_note(-ENOMEM, "device: out of memory");
+	result = d->cu.host_register(v, bytes, CUDA_REGISTER_READ_ONLY);
+	if (!result) {
+		result = d->cu.host_address(&d->view_address, v, 0);
+		if (result)
+			d->cu.host_unregister(v);
+	}
+	if (result) {
+		munmap(v, bytes);
+		return driver_refuses("register the view", result);
+	}
+	v->chunk[0] = d->view_address + sizeof(*v);
+	v->chunk[1] = v->chunk[0] + chunks[0] * sizeof(uint64_t);
+	memcpy(v->chunks, chunks, sizeof(chunks));
+	v->block_offset = (uint64_t)((const uint8_t *)m->block - (const uint8_t *)m->index_base);
+	v->page_offset = (uint64_t)((const uint8_t *)m->page - (const uint8_t *)m->index_base);
+	v->blocks = m->blocks_max;
+	v->pages = m->pages_per_block;
+	v->salt = m->salt;
+	d->view = v;
+	d->view_bytes = bytes;
+	return 0;
+}
+
+int tier_device_view(tier_device *d, uint64_t *address)
+{
+	struct device_tier *t;
+	int rc;
+
+	if (!address)
+		return error_note(-EINVAL, "tier_device_view: address is NULL");
+	rc = tier_device_give_back(d);
+	if (rc < 0)
+		return rc;
+	if (!d->read_only)
+		return error_note(-ENOTSUP, "device: it registers no read-only memory");
+	if (!d->view) {
+		rc = make_view(d);
+		for (uint32_t level = 0; level < ABI_MEM_TIERS && rc == 0; level++)
+			for (uint64_t i = 0; d->tier[level].slab && i < d->tier[level].slabs; i++)
+				publish(d, level, i);
+		if (rc)
+			return rc;
+	}
+	*address = d->view_address;
+	t = &d->tier[DEVICE_INDEX];
+	if (t->slab && t->slab[0].address)
+		return t->slab[0].leaves ? error_note(-EAGAIN, "device: the index is wanted back")
+					 : 0;
+	rc = take(d, DEVICE_INDEX, 0);
+	return rc == -EINVAL ? error_note(-ENOTSUP, "tier_device_view: the daemon is older") : rc;
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int begin_driver(tier_device *d)
@@ -462,7 +566,7 @@ void tier_device_close(tier_device *d)
 {
 	if (!d || connection_check(d->c->t))
 		return;
-	for (uint32_t level = 0; level < ABI_MEM_TIERS; level++) {
+	for (uint32_t level = 0; level < DEVICE_LEVELS; level++) {
 		struct device_tier *t = &d->tier[level];
 
 		for (uint64_t i = 0; t->slab && i < t->slabs; i++) {
@@ -477,6 +581,10 @@ void tier_device_close(tier_device *d)
 		if (t->base)
 			d->cu.unreserve(t->base, t->slabs * t->slab_bytes);
 		free(t->slab);
+	}
+	if (d->view) {
+		d->cu.host_unregister(d->view);
+		munmap(d->view, d->view_bytes);
 	}
 	{
 		LOCK_SCOPE(&d->c->t->lock);

@@ -21,6 +21,10 @@ struct device_slab {
 	bool leaves;      /* it is wanted back: no launch gets an address in it */
 };
 
+/* The memory tiers, then the index, which is one slab. */
+#define DEVICE_INDEX ABI_MEM_TIERS
+#define DEVICE_LEVELS (ABI_MEM_TIERS + 1)
+
 struct device_tier {
 	struct device_slab *slab; /* NULL: the first one is not there yet */
 	uint64_t slab_bytes, slabs;
@@ -39,7 +43,9 @@ struct tier_device {
 	uint64_t calls;
 	uint64_t wanted; /* abi_region_header.slabs_wanted, when it was looked at */
 	uint32_t leaving; /* slabs that are to go, and may be read yet */
-	struct device_tier tier[ABI_MEM_TIERS];
+	struct device_tier tier[DEVICE_LEVELS];
+	struct tier_device_view *view; /* registered; NULL: nobody has asked for it */
+	uint64_t view_bytes, view_address;
 };
 
 #endif

@@ -12,6 +12,9 @@
 #include "tests/integration/child.h"
 #include "tests/lib/standin.h"
 
+/* Of a kernel: it runs in the device's process, which has no C library. */
+#define BARE __attribute__((no_sanitize("address", "thread", "undefined"), noinline))
+
 struct gpu {
 	struct standin_calls standin;
 	struct cuda_driver cu;

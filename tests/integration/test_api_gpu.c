@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pages for kernels (tier_device.h) on the stand-in for the driver: a decode kernel on the model of
- * the device reads HBM where it lies; another user reads CXL; what the daemon wants back it gets
- * when launches have ended, or their process is dead, and not before; each call of the driver fails
- * once in the client at each time that it is made: no byte is wrong and nothing is left behind.
+ * the device reads HBM where it lies; another finds pages by the index while the daemon moves them;
+ * another user reads CXL; what the daemon wants back it gets when launches have ended, or their
+ * process is dead, and not before; each call of the driver fails once in the client at each time
+ * that it is made: no byte is wrong and nothing is left behind.
  *
  * FAULTS=n: up to which time of a call (2).
  */
-#include "cuda/kernels/msa.h"
-#include "cuda/test/outside.h"
+#include <sys/prctl.h>
 
 #define BLOCKS 20u
-#include "tests/integration/device_blocks.h"
-#include "tests/integration/gpu_client.h"
+#include "tests/integration/gpu_decode.h"
 #include "tests/lib/users.h"
 
 #define ILLEGAL_ADDRESS 700
 #define OTHER 4242u
-#define ROWS 4u
 #define SOON_NS (300 * NS_PER_MS)
 
 static const char *const names[] = {
@@ -54,113 +52,6 @@ static void list_pages(const tier_block *block, uint32_t blocks, uint32_t pages,
 }
 
 /* ---- a kernel reads HBM in place ------------------------------------------------------------- */
-
-#define KV_TOKENS (MSA_PAGE_BYTES / (MSA_DIM * 2))
-
-struct decode {
-	struct world *w;
-	tier_context *c;
-	uint16_t *kv; /* [BLOCKS][KV_TOKENS][MSA_DIM] */
-	tier_block block[BLOCKS];
-};
-
-static void put_kv(struct decode *x)
-{
-	const struct tier_part part = { .name = "kv", .kind = TIER_KIND_SPARSE, .layers = 1,
-					.groups = 1, .page_bytes = MSA_PAGE_BYTES };
-	const struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1,
-						 .part = &part };
-	const struct tier_context_options c = { .size = sizeof(c), .mode = 0644 };
-	struct tier_found found[BLOCKS];
-	tier_geometry *g;
-	tier_key key[BLOCKS];
-	uint32_t seed = 7;
-
-	if (tier_geometry_new(&g, &o))
-		fail_msg("%s", tier_error_text());
-	if (tier_context_create(x->w->t, "msa", g, &c, &x->c))
-		fail_msg("%s", tier_error_text());
-	tier_geometry_free(g);
-	x->kv = malloc(BLOCKS * MSA_PAGE_BYTES);
-	assert_non_null(x->kv);
-	msa_fill(x->kv, (uint64_t)BLOCKS * KV_TOKENS, MSA_EXACT, &seed);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		key[i] = key_of(i);
-	assert_int_equal(tier_put_copy(x->c, key, BLOCKS, x->kv, NULL), BLOCKS);
-	assert_int_equal(tier_match(x->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		x->block[i] = found[i].block;
-}
-
-struct scratch {
-	float part[MSA_TOP * MSA_ROWS * MSA_DIM], state[MSA_TOP * MSA_ROWS * 2];
-	float out[ROWS * MSA_DIM];
-	uint16_t q[ROWS * MSA_DIM];
-	int32_t chosen[MSA_TOP];
-	uint32_t position, table;
-	uint64_t page[BLOCKS];
-};
-
-static void expect(const struct decode *x, const struct scratch *s, uint32_t row, float *out)
-{
-	struct msa_state all, one;
-
-	msa_init(&all);
-	for (uint32_t i = 0; i < MSA_TOP; i++) {
-		const uint32_t block = (uint32_t)s->chosen[i];
-
-		msa_attend(&one, s->q + row * MSA_DIM,
-			   x->kv + (uint64_t)block * KV_TOKENS * MSA_DIM,
-			   msa_seen(s->position, block), 1);
-		msa_merge(&all, &one);
-	}
-	msa_normalise(&all, out);
-}
-
-#ifdef __x86_64__
-static void run(const struct outside_launch *l, const struct msa_decode *p)
-{
-	const char *wrong = outside_run(l, p, sizeof(*p));
-
-	if (wrong)
-		fprintf(stderr, "%s\n", wrong);
-	CHECK(!wrong);
-}
-
-static void decode(struct scratch *s, uint32_t schedule, bool ptx)
-{
-	const struct msa_decode p = {
-		.q = s->q, .chosen = s->chosen, .position = &s->position, .table = &s->table,
-		.page = s->page, .part = s->part, .state = s->state, .out = s->out,
-		.queries = 1, .rows = ROWS, .blocks = BLOCKS, .scale_log2 = 1,
-	};
-	const struct outside_launch part = { "msa_decode_part", MSA_TOP, MSA_THREADS,
-					     MSA_DECODE_SHARED, schedule, ptx };
-	const struct outside_launch merge = { "msa_decode_merge", 1, MSA_THREADS, 0, schedule,
-					      ptx };
-
-	run(&part, &p);
-	run(&merge, &p);
-}
-#else
-static void decode(struct scratch *s, uint32_t schedule, bool ptx)
-{
-	exit(77); /* the model of the device is of x86-64 */
-}
-#define outside_allow(at, bytes, write) ((void)(at))
-#endif
-
-static void fill_query(struct scratch *s)
-{
-	uint32_t seed = 9;
-
-	memset(s, 0, sizeof(*s));
-	msa_fill(s->q, ROWS, MSA_EXACT_Q, &seed);
-	s->position = BLOCKS * MSA_TOKENS - 1 - 17;
-	s->chosen[0] = BLOCKS - 1;
-	for (uint32_t i = 1; i < MSA_TOP; i++)
-		s->chosen[i] = (int32_t)(i * 7 % (BLOCKS - 1));
-}
 
 /* By each make of the kernel and two schedules: the golden model's bits. */
 static void decode_in_place(const struct decode *x, const struct tier_device_page *at,
@@ -226,6 +117,189 @@ static void test_a_kernel_reads_hbm_in_place(void **state)
 	if (pid == 0)
 		read_in_place(&x);
 	child_passes(pid);
+	free(x.kv);
+	*state = x.w;
+	world_end(state);
+}
+
+/* ---- a kernel finds pages by itself ---------------------------------------------------------- */
+
+/* Between test and child. */
+struct followed {
+	uint32_t removed, done;
+	uint64_t launches, whole, missed, wrong, in[2]; /* pages by tier */
+};
+
+_Static_assert(sizeof(struct msa_word) == sizeof(struct tier_page), "one is taken for the other");
+
+static uint64_t index_bytes(const struct tier_device_view *v)
+{
+	return v->page_offset + (uint64_t)v->blocks * v->pages * sizeof(struct abi_page);
+}
+
+/* What the words kernel may touch. */
+static void allow_view(const struct tier_device_view *v, const struct tier_page *page)
+{
+	outside_allow(v, v->chunk[1] + v->chunks[1] * 8 - (uintptr_t)v, false);
+	outside_allow((const void *)(uintptr_t)v->index, index_bytes(v), false);
+	outside_allow(page, BLOCKS * sizeof(*page), false);
+}
+
+/* Registered memory stays as it is: nothing of the index has been punched. */
+static void check_resident(const struct tier_device_view *v)
+{
+	static unsigned char there[1u << 16];
+	const uint64_t pages = (index_bytes(v) + 4095) / 4096;
+
+	CHECK(pages <= sizeof(there));
+	CHECK(mincore((void *)(uintptr_t)v->index, pages * 4096, there) == 0);
+	CHECK(!memchr(there, 0, pages));
+}
+
+/* The launch that was announced: pages where their words say, and the golden model's bits. */
+static void find_and_decode(const struct decode *x, const struct gpu *g,
+			    const struct tier_device_view *v, const struct tier_page *page,
+			    struct followed *f)
+{
+	static struct scratch s;
+	const uint32_t n = (uint32_t)f->launches++;
+	const uint64_t hbm = *(const uint64_t *)(uintptr_t)v->chunk[0];
+	float want[MSA_DIM];
+	uint32_t found = 0;
+
+	fill_query(&s);
+	outside_allow(&s, sizeof(s), true);
+	find_pages(v, page, &s, n, n % 2);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		const void *window;
+
+		if (!s.page[i])
+			continue;
+		found++;
+		f->in[!(hbm && s.page[i] - hbm < v->chunks[0] * TIER_VIEW_CHUNK)]++;
+		window = g->standin.window(s.page[i], MSA_PAGE_BYTES, false);
+		CHECK(window);
+		s.page[i] = (uintptr_t)window;
+		outside_allow(window, MSA_PAGE_BYTES, false);
+	}
+	f->missed += BLOCKS - found;
+	if (found < BLOCKS)
+		return;
+	f->whole++;
+	decode(&s, n, n % 2);
+	for (uint32_t row = 0; row < ROWS; row++) {
+		expect(x, &s, row, want);
+		f->wrong += memcmp(want, s.out + row * MSA_DIM, sizeof(want)) != 0;
+	}
+}
+
+#define LAUNCHES 24u /* that find all pages */
+
+static void follow(const struct decode *x, struct followed *f)
+{
+	struct tier_device_page at[BLOCKS];
+	struct tier_page page[BLOCKS];
+	const struct tier_device_view *v;
+	uint64_t address;
+	struct gpu g;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	gpu_begin(&g);
+	gpu_open(&g, &x->w->d, "msa");
+	list_pages(x->block, BLOCKS, 1, page);
+	CHECK(tier_device_view(g.d, &address) == 0);
+	v = (const void *)(uintptr_t)address;
+	allow_view(v, page);
+	while (f->whole < LAUNCHES) {
+		CHECK(tier_era_begin(g.r) == 0);
+		CHECK(tier_device_view(g.d, &address) == 0 && address == (uintptr_t)v);
+		CHECK(tier_device_pages(g.d, page, BLOCKS, at) >= 0);
+		find_and_decode(x, &g, v, page, f);
+		gpu_ended(&g);
+	}
+	check_resident(v);
+	__atomic_store_n(&f->done, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&f->removed, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	/* All is wanted back; a launch under way keeps the index until it has ended. */
+	CHECK(tier_era_begin(g.r) == 0);
+	while (v->index)
+		CHECK(tier_device_give_back(g.d) >= 0);
+	CHECK(tier_device_give_back(g.d) > 0);
+	gpu_ended(&g);
+	CHECK(tier_device_give_back(g.d) == 0);
+	CHECK(tier_era_begin(g.r) == 0);
+	CHECK(tier_device_view(g.d, &address) == -EAGAIN && address == (uintptr_t)v);
+	f->whole = 0;
+	find_and_decode(x, &g, v, page, f);
+	CHECK(!f->whole);
+	gpu_ended(&g);
+	gpu_end(&g);
+	CHECK(gpu_left(&g) == 0);
+	_exit(0);
+}
+
+/* To HBM alone, to CXL alone; and others' bytes come where they lay. */
+static void move_about(struct decode *x, uint32_t n)
+{
+	const uint32_t first = 1000 + n * BLOCKS;
+	uint8_t *noise = malloc(BLOCKS * MSA_PAGE_BYTES);
+	struct tier_found found[BLOCKS];
+	tier_block block[BLOCKS];
+	tier_key key[BLOCKS];
+
+	assert_non_null(noise);
+	memset(noise, 0x40 + (int)n % 8, BLOCKS * MSA_PAGE_BYTES);
+	if (n % 2)
+		admin(x->w, "evict", "{\"context\":\"msa\",\"tier\":\"hbm\"}");
+	tier_fetch(x->c, x->block, BLOCKS, ASK(n % 2 ? TIER_CXL : TIER_HBM));
+	if (n % 2 == 0)
+		admin(x->w, "evict", "{\"context\":\"msa\",\"tier\":\"cxl\"}");
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		key[i] = key_of(first + i);
+	assert_int_equal(tier_put_copy(x->c, key, BLOCKS, noise, NULL), BLOCKS);
+	assert_int_equal(tier_match(x->c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+	tier_fetch(x->c, block, BLOCKS, ASK(TIER_HBM));
+	assert_int_equal(tier_delete(x->c, key, BLOCKS), BLOCKS);
+	free(noise);
+}
+
+static void test_a_kernel_finds_pages_while_they_move(void **state)
+{
+	struct decode x = { .w = begin("hbm.size=64MiB") };
+	struct followed *f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	(void)state;
+	assert_true(f != MAP_FAILED);
+	put_kv(&x);
+	admin(x.w, "drain", NULL);
+	pid = fork();
+	if (pid == 0)
+		follow(&x, f);
+	/* Once in a launch, or what its era keeps would be more than a client may keep. */
+	for (uint64_t n = 0, since = 0; !__atomic_load_n(&f->done, __ATOMIC_ACQUIRE);) {
+		const uint64_t launches = __atomic_load_n(&f->launches, __ATOMIC_ACQUIRE);
+
+		if (launches != since)
+			move_about(&x, (uint32_t)n++);
+		since = launches;
+		usleep(1000);
+		assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	}
+	print_message("# %lu launches, %lu found all pages; %lu pages in HBM, %lu in CXL, %lu "
+		      "nowhere; %lu rows wrong\n", f->launches, f->whole, f->in[0], f->in[1],
+		      f->missed, f->wrong);
+	assert_int_equal(f->wrong, 0);
+	assert_true(f->in[0] && f->in[1]);
+	tier_context_close(x.c);
+	assert_int_equal(tier_context_remove(x.w->t, "msa"), 0);
+	__atomic_store_n(&f->removed, 1, __ATOMIC_RELEASE);
+	child_passes(pid);
+	munmap(f, sizeof(*f));
 	free(x.kv);
 	*state = x.w;
 	world_end(state);
@@ -515,10 +589,12 @@ static bool gives_back(const char *name)
 static uint32_t look_at_pages(struct gpu *g, const struct tier_page *page, uint32_t count)
 {
 	struct tier_device_page at[BLOCKS * BLOCK_PAGES];
+	uint64_t view;
 	uint32_t n = 0;
 	int rc;
 
 	CHECK(tier_era_begin(g->r) == 0);
+	tier_device_view(g->d, &view);
 	rc = tier_device_pages(g->d, page, count, at);
 	for (uint32_t i = 0; i < count && rc > 0; i++) {
 		const uint8_t want = byte_of(i / BLOCK_PAGES, i % BLOCK_PAGES);
@@ -557,7 +633,6 @@ static void use_with_fault(const struct world *w, const tier_block *block, const
 	gpu_end(&g);
 	if (gpu_left(&g) && !gives_back(name))
 		sum->leaks += (uint32_t)printf("# %s, time %u: something is left\n", name, nth) > 0;
-	fflush(stdout);
 	fflush(stdout);
 	_exit(0);
 }
@@ -602,6 +677,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_kernel_reads_hbm_in_place),
+		cmocka_unit_test(test_a_kernel_finds_pages_while_they_move),
 		cmocka_unit_test(test_another_user_reads_cxl),
 		cmocka_unit_test(test_what_is_wanted_back_comes_when_launches_end),
 		cmocka_unit_test(test_what_is_wanted_back_comes_with_death),

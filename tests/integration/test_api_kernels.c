@@ -13,7 +13,6 @@
 #include <sched.h>
 
 #include "libtier/abi/index.h"
-#include "libtier/src/connection.h"
 #include "tests/integration/kv_world.h"
 #include "tests/integration/gpu_client.h"
 
@@ -38,19 +37,14 @@ struct seen {
 };
 
 struct kernel_param {
-	const struct abi_block *block;
-	const struct abi_page *page;
-	const uint8_t *mem;
-	uint64_t mem_bytes;
+	const struct tier_device_view *view; /* CXL: it chooses itself, by the index; NULL = not */
 	uint64_t *done; /* NULL: somebody else counts */
 	struct seen *seen;
-	const uint8_t *at; /* HBM: what it reads, and of which key; NULL = it chooses itself */
+	const uint8_t *at; /* HBM: what it reads, and of which key */
 	uint64_t want;
-	uint32_t blocks, pages, seed;
+	uint32_t seed;
 	int client;
 };
-
-#define BARE __attribute__((no_sanitize("address", "thread", "undefined"), noinline))
 
 /* ---- the kernel: in the device's process, which has no C library ----------------------------- */
 
@@ -73,26 +67,38 @@ BARE static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+BARE static const void *host_at(uint64_t address)
+{
+	return (const void *)(uintptr_t)address;
+}
+
 /* A page that is there, as a reader's first look has it: generation, state, key, word; the same
  * generation again. */
-BARE static const uint8_t *choose(const struct kernel_param *p, uint32_t n, uint64_t *want)
+BARE static const uint8_t *choose(const struct tier_device_view *v, uint32_t n, uint64_t *want)
 {
-	const uint32_t slot = n / p->pages % p->blocks, page = n % p->pages;
-	const struct abi_block *b = &p->block[slot];
-	const uint64_t *words = p->page[(uint64_t)slot * p->pages + page].word;
-	uint32_t generation = __atomic_load_n(&b->generation, __ATOMIC_ACQUIRE);
-	uint64_t key, word;
+	const uint64_t index = load(&v->index), *chunk = host_at(v->chunk[ABI_TIER_CXL]);
+	const uint32_t slot = n / v->pages % (2 * WINDOW), page = n % v->pages;
+	const struct abi_block *b = host_at(index + v->block_offset + slot * sizeof(*b));
+	const struct abi_page *d = host_at(index + v->page_offset);
+	const uint64_t *words = d[(uint64_t)slot * v->pages + page].word;
+	uint64_t key, word, begin;
+	uint32_t generation;
+
+	if (!index || slot >= v->blocks)
+		return NULL;
+	generation = __atomic_load_n(&b->generation, __ATOMIC_ACQUIRE);
 
 	if (__atomic_load_n(&b->state, __ATOMIC_ACQUIRE) != ABI_BLOCK_COMMITTED)
 		return NULL;
 	key = load(b->key);
 	word = load(&words[ABI_TIER_CXL]);
 	if (abi_word_state(word) != ABI_PAGE_READY ||
-	    abi_word_addr(word) + 4096 > p->mem_bytes || load(&words[ABI_TIER_CXL]) != word ||
+	    abi_word_addr(word) / TIER_VIEW_CHUNK >= v->chunks[ABI_TIER_CXL] ||
 	    __atomic_load_n(&b->generation, __ATOMIC_ACQUIRE) != generation)
 		return NULL;
 	*want = word_of(key, page);
-	return p->mem + abi_word_addr(word);
+	begin = load(&chunk[abi_word_addr(word) / TIER_VIEW_CHUNK]);
+	return begin ? host_at(begin + abi_word_addr(word) % TIER_VIEW_CHUNK) : NULL;
 }
 
 BARE static void look(const struct kernel_param *p, const uint8_t *at, uint64_t want)
@@ -118,9 +124,9 @@ BARE static void kernel(const void *param)
 	uint32_t n = p->seed;
 	uint64_t want = p->want;
 
-	for (uint32_t tries = 0; !at && p->mem && tries < 100000; tries++) {
+	for (uint32_t tries = 0; !at && p->view && tries < 100000; tries++) {
 		n = n * 1664525 + 1013904223;
-		at = choose(p, n >> 4, &want);
+		at = choose(p->view, n >> 4, &want);
 	}
 	while (at && now_us() < until) {
 		look(p, at, want);
@@ -143,8 +149,9 @@ static void make_keys(tier_key *key, uint32_t first)
 	}
 }
 
-/* A page in HBM, of a block that was there lately, for the launch that was announced. */
-static void choose_in_hbm(const struct gpu *g, struct kernel_param *p)
+/* A page of a block that was there lately, for the launch that was announced: if it is in HBM, it
+ * is what the kernel reads. Its slab is mapped, or registered, from then on. */
+static void ask_for_page(const struct gpu *g, struct kernel_param *p)
 {
 	uint64_t next = __atomic_load_n(&p->seen->next, __ATOMIC_ACQUIRE);
 	uint32_t page = p->seed % BLOCK_PAGES, i = p->seed / 64 % STEP;
@@ -164,33 +171,23 @@ static void choose_in_hbm(const struct gpu *g, struct kernel_param *p)
 	p->at = gpu_window(g, &at);
 }
 
-static void fill_param(struct kernel_param *p, tier_context *c, struct seen *seen)
-{
-	const struct map *m = context_map(c);
-
-	*p = (struct kernel_param){ .block = m->block, .page = m->page,
-				    .mem = m->mem[ABI_TIER_CXL],
-				    .mem_bytes = m->mem_bytes[ABI_TIER_CXL], .seen = seen,
-				    .blocks = m->blocks_max < 2 * WINDOW ? m->blocks_max
-									 : 2 * WINDOW,
-				    .pages = BLOCK_PAGES, .client = getpid() };
-}
-
 _Noreturn static void client(const struct world *w, struct seen *seen, struct how how)
 {
-	struct kernel_param p;
+	struct kernel_param p = { .seen = seen, .client = getpid() };
+	uint64_t view;
 	struct gpu g;
 
 	gpu_begin(&g);
 	gpu_open(&g, &w->d, "kernels");
-	fill_param(&p, g.c, seen);
-	p.mem = how.hbm ? NULL : p.mem;
 	p.done = how.counted ? g.done : NULL;
 	for (uint64_t n = 1;; n++) {
 		p.seed = (uint32_t)n * 2654435761u ^ (uint32_t)getpid();
 		CHECK(tier_era_begin(g.r) == 0);
-		if (how.hbm)
-			choose_in_hbm(&g, &p);
+		if (!how.hbm) {
+			CHECK(tier_device_view(g.d, &view) == 0);
+			p.view = host_at(view);
+		}
+		ask_for_page(&g, &p);
 		if (!how.counted)
 			__atomic_store_n(g.done, n, __ATOMIC_RELEASE);
 		CHECK(g.standin.launch(g.stream, kernel, &p, sizeof(p)) == 0);

@@ -65,7 +65,7 @@ static void test_who_gets_which(void **state)
 	assert_int_equal(got.pieces, 0); /* it registers what it has mapped */
 	q.tier = ABI_TIER_HBM; /* of who did not say that it maps HBM */
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EINVAL);
-	q.tier = ABI_MEM_TIERS;
+	q.tier = WIRE_SLAB_INDEX + 1;
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EINVAL);
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &q, &got), -EINVAL);
 	q.tier = ABI_TIER_CXL;
@@ -74,6 +74,25 @@ static void test_who_gets_which(void **state)
 	q.reserved[3] = 0;
 	q.offset = UINT64_MAX;
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EAGAIN);
+	client_close(&c);
+}
+
+/* An index is one slab, wherever in it the byte is. */
+static void test_an_index_is_one_slab(void **state)
+{
+	struct world *w = *state;
+	struct wire_slab q = { .tier = WIRE_SLAB_INDEX, .offset = 8192 }, got, none;
+	struct client c;
+
+	assert_int_equal(client_open(&c, &w->d), 0);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -ENOENT);
+	q.context_id = open_kv(&c);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), 0);
+	assert_true(got.offset == 0 && got.bytes > 2 * 4096 && got.tier == WIRE_SLAB_INDEX);
+	assert_int_equal(got.pieces, 0);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), 0);
+	assert_int_equal(none.bytes, 0);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), -ENOENT);
 	client_close(&c);
 }
 
@@ -132,6 +151,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_who_gets_which, setup, world_end),
+		cmocka_unit_test_setup_teardown(test_an_index_is_one_slab, setup, world_end),
 		cmocka_unit_test_setup_teardown(test_left_as_often_as_taken, setup, world_end),
 		cmocka_unit_test_setup_teardown(test_a_removed_context_wants_its_own, setup,
 						world_end),

@@ -508,13 +508,14 @@ static int try_device(struct world *w)
 	struct tier_device_page at;
 	tier_reader *r = NULL;
 	tier_device *d = NULL;
-	uint64_t *done;
+	uint64_t *done, view;
 	int rc = tier_reader_open(w->t, &r);
 
 	rc = rc ? rc : tier_era_open(r, &done);
 	rc = rc ? rc : tier_device_open(w->c, r, &d);
 	assert_null(d);
 	assert_int_equal(tier_device_pages(d, NULL, 0, &at), -EINVAL);
+	assert_int_equal(tier_device_view(d, &view), -EINVAL);
 	assert_int_equal(tier_device_give_back(d), -EINVAL);
 	tier_device_close(d);
 	tier_reader_close(r);

@@ -52,13 +52,14 @@ static bool is_leaving(const struct world *w, const struct core_range *range)
 static void take(struct world *w, struct world_loan *l)
 {
 	uint32_t client = world_below(w, WORLD_CLIENTS), which = world_below(w, WORLD_CONTEXTS);
-	struct core_range range = { .tier = world_below(w, ABI_MEM_TIERS) };
+	struct core_range range = { .tier = world_below(w, CORE_RANGE_INDEX + 1) };
 	int rc;
 
 	if (!w->context[which].made)
 		return;
 	range.context_id = w->context[which].id;
-	range.offset = any_byte(w, which, range.tier);
+	range.offset = range.tier == CORE_RANGE_INDEX ? world_below(w, 4096)
+						      : any_byte(w, which, range.tier);
 	rc = core_slab_lend(w->core, client, &range);
 	if (w->client[client].state != 1 && rc != -ENOENT)
 		world_fail(w, "a client that is not there took a slab: %d", rc);

@@ -390,6 +390,8 @@ static void idle_take(struct world *w, uint32_t which)
 	struct core_range idle;
 
 	while (core_index_idle(w->core, w->context[which].id, &idle)) {
+		if (idle.bytes)
+			lend_punched(w, &idle);
 		memset(w->context[which].index + idle.offset, 0, idle.bytes);
 		core_index_given(w->core, &idle);
 	}

@@ -164,6 +164,24 @@ static void test_batch_is_refused(void **state)
 	close_pool(&fx);
 }
 
+/* One copy of several fails: those that were begun have ended before anybody uses their places. */
+static void test_what_was_begun_is_waited_for(void **state)
+{
+	static struct core_copy copy;
+	struct fixture fx;
+	uint32_t waits;
+
+	(void)state;
+	assert_int_equal(open_pool(&fx), 0);
+	assert_int_equal(fx.ops->prepare(&fx.region, 0, BYTES), 0);
+	standin.fail_at("cuMemcpyBatchAsync", 1, CUDA_NOT_SUPPORTED);
+	standin.fail_at("cuMemcpyAsync", 3, CUDA_OUT_OF_MEMORY);
+	waits = standin.calls("cuEventSynchronize");
+	assert_int_equal(copy_all(&fx, true, false, &copy), -ENOMEM);
+	assert_int_equal(standin.calls("cuEventSynchronize"), waits + 1);
+	close_pool(&fx);
+}
+
 /* ---- chunks that clients have ---------------------------------------------------------------- */
 
 /* The file behind the region's first chunk, as a client gets it; or negative errno. */
@@ -182,19 +200,42 @@ static int64_t file_of_first(const struct mem_region *region)
 	return (int64_t)st.st_ino;
 }
 
-/* Bytes of the first item that are not 0; negative: it could not be read. */
-static int first_item(struct fixture *fx)
+/* So many first bytes of the region, as one item. */
+static int copy_region(struct fixture *fx, bool in, uint8_t *bytes, uint32_t count)
 {
-	struct core_copy copy = { .count = 1, .src_tier = ABI_TIER_HBM };
-	int rest = 0;
+	struct core_copy copy = { .count = 1 };
 
-	copy.dst_tier = ABI_TIER_CXL;
-	copy.item[0] = (struct core_copy_item){ .dst = fx->to, .src = place_of(fx, 0),
-						.bytes = ITEM };
+	copy.dst_tier = in ? ABI_TIER_HBM : ABI_TIER_CXL;
+	copy.src_tier = in ? ABI_TIER_CXL : ABI_TIER_HBM;
+	copy.item[0] = (struct core_copy_item){ .dst = in ? fx->region.addr : bytes,
+						.src = in ? bytes : fx->region.addr,
+						.bytes = count };
 	fx->ops->copy(fx->ops, &copy);
-	for (uint32_t i = 0; i < ITEM; i++)
-		rest += fx->to[i] != 0;
-	return copy.res ? copy.res : rest;
+	return copy.res;
+}
+
+static void fill_region(struct fixture *fx)
+{
+	uint8_t *bytes = malloc(BYTES);
+
+	assert_non_null(bytes);
+	memset(bytes, 0xa5, BYTES);
+	assert_int_equal(copy_region(fx, true, bytes, BYTES), 0);
+	free(bytes);
+}
+
+/* Of these, those that are not 0; negative: it could not be read. */
+static int rest_in_region(struct fixture *fx, uint32_t count)
+{
+	uint8_t *bytes = malloc(count);
+	int rest;
+
+	assert_non_null(bytes);
+	rest = copy_region(fx, false, bytes, count);
+	for (uint32_t i = 0; i < count && rest >= 0; i++)
+		rest += bytes[i] != 0;
+	free(bytes);
+	return rest;
 }
 
 /* All of it is given back, and taken for a user's context. */
@@ -207,7 +248,6 @@ static int pass_to(struct fixture *fx, uint32_t owner)
 
 static void test_a_chunk_passes_to_another_user(void **state)
 {
-	static struct core_copy copy;
 	struct fixture fx;
 	uint32_t made, count = CHUNKS;
 	int fd[CHUNKS];
@@ -217,13 +257,13 @@ static void test_a_chunk_passes_to_another_user(void **state)
 	assert_int_equal(open_pool(&fx), 0);
 	assert_int_equal(file_of_first(&fx.region), -EAGAIN); /* it has no memory yet */
 	assert_int_equal(fx.ops->prepare(&fx.region, 0, BYTES), 0);
-	assert_int_equal(copy_all(&fx, true, false, &copy), 0);
+	fill_region(&fx);
 	/* Nobody has it: it is emptied, and stays what it is. */
 	assert_int_equal(pass_to(&fx, 7), 0);
-	assert_int_equal(first_item(&fx), 0);
+	assert_int_equal(rest_in_region(&fx, BYTES), 0);
 	file = file_of_first(&fx.region);
 	assert_true(file > 0);
-	assert_int_equal(copy_all(&fx, true, false, &copy), 0);
+	fill_region(&fx);
 	/* Of the same user: nothing is made anew. */
 	made = standin.calls("cuMemCreate");
 	assert_int_equal(pass_to(&fx, 7), 0);
@@ -234,7 +274,7 @@ static void test_a_chunk_passes_to_another_user(void **state)
 		close(fd[--count]);
 	assert_int_equal(pass_to(&fx, 8), 0);
 	assert_int_equal(standin.calls("cuMemCreate"), made + CHUNKS);
-	assert_int_equal(first_item(&fx), 0);
+	assert_int_equal(rest_in_region(&fx, BYTES), 0);
 	assert_int_not_equal(file_of_first(&fx.region), file);
 	count = CHUNKS - 1;
 	assert_int_equal(mem_cuda.lend(&fx.region, 0, BYTES, fd, &count), -EFBIG);
@@ -357,7 +397,7 @@ static int fail_once(const char *name, uint32_t nth, cuda_result answer)
 			return 1;
 		lent = file_of_first(&fx.region) > 0;
 		passed = pass_to(&fx, 7) == 0;
-		if (passed && first_item(&fx) > 0)
+		if (passed && rest_in_region(&fx, 4096) > 0)
 			return 4;
 		fx.ops->destroy(&fx.region);
 		fx.ops->close(fx.ops);
@@ -411,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_a_chunk_passes_to_another_user),
 		cmocka_unit_test(test_a_chunk_cannot_be_made_anew),
 		cmocka_unit_test(test_batch_is_refused),
+		cmocka_unit_test(test_what_was_begun_is_waited_for),
 		cmocka_unit_test(test_older_driver),
 		cmocka_unit_test(test_error_is_for_good),
 		cmocka_unit_test(test_bad_sizes),

@@ -258,6 +258,67 @@ static void test_idle_descriptors_are_given_up(void **state)
 	host_audit(&host);
 }
 
+static int lend_index(struct core_range *index)
+{
+	*index = (struct core_range){ { host.context[0].id }, CORE_RANGE_INDEX, 4096, 0 };
+	return core_slab_lend(host.core, 0, index);
+}
+
+/* Devices have the index: all of it counts, and nothing is offered, until they have left it. */
+static void test_nothing_of_a_lent_index_is_given_up(void **state)
+{
+	struct core_range index, wanted, hole, from;
+	uint64_t before;
+
+	(void)state;
+	boot(0);
+	put_singles(0, SINGLES);
+	before = host.core->tables.bytes;
+	assert_true(core_index_hole(host.core, host.context[0].id, 0, &hole));
+	assert_int_equal(lend_index(&index), 0);
+	assert_int_equal(index.offset, 0);
+	assert_int_equal(index.bytes, context()->plan.index_bytes);
+	assert_true(host.core->tables.bytes > before + index.bytes / 2);
+	assert_false(core_index_hole(host.core, host.context[0].id, 0, &hole));
+	assert_int_equal(core_context_taken(host.core, host.context[0].id, CORE_RANGE_INDEX),
+			 index.bytes);
+	host_audit(&host);
+	del(0, SINGLES);
+	/* Somebody is short of room: it is wanted back, and nothing is given up before it came. */
+	context()->descs_short = true;
+	lend_recall_index(host.core, context());
+	assert_int_equal(core_slab_recalls(host.core, 0), 1);
+	from = (struct core_range){ { index.context_id }, 0, 0, 0 };
+	assert_true(core_slab_wanted(host.core, 0, &from, &wanted));
+	assert_int_equal(wanted.tier, CORE_RANGE_INDEX);
+	assert_int_equal(wanted.bytes, index.bytes);
+	assert_int_equal(give_up(), 0);
+	assert_true(context()->descs_short);
+	assert_int_equal(core_slab_leave(host.core, 0, &index), 0);
+	assert_int_equal(lend_index(&index), -EAGAIN); /* not before somebody has what he wants */
+	assert_int_equal(give_up(), SINGLES * WIDE_PAGES / DESCS_GROUP);
+	assert_int_equal(lend_index(&index), 0);
+	/* Nobody gives it back: who waits is refused, not kept waiting. */
+	context()->descs_short = true;
+	lend_recall_index(host.core, context());
+	host_tick(&host, 300 * MS);
+	assert_int_equal(give_up(), 0);
+	assert_false(context()->descs_short);
+	assert_int_equal(core_slab_leave(host.core, 0, &index), 0);
+	host_audit(&host);
+}
+
+static void test_an_index_that_has_no_room_is_not_lent(void **state)
+{
+	struct core_range index;
+
+	(void)state;
+	boot(MIB + EVENTS);
+	put_singles(0, 1);
+	assert_int_equal(lend_index(&index), -EDQUOT);
+	host_audit(&host);
+}
+
 /* A slot whose versions are used up is never used again, whatever became of its descriptors. */
 static void test_a_worn_slot_is_not_used_again(void **state)
 {
@@ -283,6 +344,8 @@ int main(void)
 		cmocka_unit_test_teardown(test_what_is_begun_counts_and_touches_nothing, tear_down),
 		cmocka_unit_test_teardown(test_a_block_of_one_page_has_one_group, tear_down),
 		cmocka_unit_test_teardown(test_idle_descriptors_are_given_up, tear_down),
+		cmocka_unit_test_teardown(test_nothing_of_a_lent_index_is_given_up, tear_down),
+		cmocka_unit_test_teardown(test_an_index_that_has_no_room_is_not_lent, tear_down),
 		cmocka_unit_test_teardown(test_a_worn_slot_is_not_used_again, tear_down),
 	};
 

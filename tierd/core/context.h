@@ -88,6 +88,8 @@ struct context {
 	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
 	uint64_t table_bytes; /* as the sums in core.tables have it */
 	bool descs_short;     /* somebody found no memory for descriptors: idle ones are given up */
+	uint32_t index_lent;  /* clients whose devices have the index registered */
+	uint64_t index_wanted_ns; /* when it was wanted back */
 };
 
 static inline bool bit_get(const uint64_t *map, uint32_t i)

@@ -101,7 +101,7 @@ struct core_config {
 
 /* ---- what actions work on ----------------------------------------------------------------- */
 
-#define CORE_RANGE_INDEX ABI_MEM_TIERS /* as a tier in PREPARE: the context's index */
+#define CORE_RANGE_INDEX ABI_MEM_TIERS /* as a tier: the context's index */
 
 /* A piece of a context's memory in one tier; of NVMe: of a device's store. */
 struct core_range {
@@ -450,9 +450,10 @@ int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t toke
 /*
  * The client's device is going to map (HBM) or to register (CXL) the slab that has the byte at
  * range.offset; range becomes the slab. Until each time was left, or the process is dead, the slab
- * keeps its memory and is not emptied. Errors: -ENOENT no such context or tier for this client,
- * -EACCES HBM of another user's context, -EAGAIN there is no memory there, or it is wanted back;
- * -EDQUOT too many.
+ * keeps its memory and is not emptied. CORE_RANGE_INDEX: the index, whole, which counts as touched
+ * for as long. Errors: -ENOENT no such context or tier for this client, -EACCES HBM of another
+ * user's context, -EAGAIN there is no memory there, or it is wanted back; -EDQUOT too many, or no
+ * room for tables.
  */
 int core_slab_lend(struct core *c, uint32_t client, struct core_range *range);
 /* The device has let go. Errors: -ENOENT it did not have it. */

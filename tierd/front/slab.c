@@ -34,7 +34,8 @@ static const char *refusal(int error)
 	case -EAGAIN:
 		return "slab: there is no memory, or it is wanted back; read from CXL";
 	case -EDQUOT:
-		return "slab: this client's devices have too many; leave some";
+		return "slab: this client's devices have too many, or tables (index.size) no room "
+		       "for a whole index; leave some";
 	case -EFBIG:
 		return "slab: it has more pieces than a message carries; pages are too large";
 	case -EOPNOTSUPP:
@@ -50,7 +51,7 @@ static const char *judge(const struct wire_slab *m, bool takes)
 	if (!control_zero(m->reserved, sizeof(m->reserved)) || m->reserved0 || m->pieces ||
 	    (takes && m->bytes))
 		return "slab: reserved bytes are not zero";
-	return m->tier < ABI_MEM_TIERS ? NULL : "slab: no such memory tier";
+	return m->tier <= WIRE_SLAB_INDEX ? NULL : "slab: no such memory tier";
 }
 
 static struct core_range range_of(const struct wire_slab *m)

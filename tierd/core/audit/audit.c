@@ -507,8 +507,10 @@ static void audit_lent(struct audit *a)
 
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
 		clients += a->c->client[i].lends;
-	for (uint32_t i = 0; i < a->c->contexts_high; i++)
+	for (uint32_t i = 0; i < a->c->contexts_high; i++) {
 		contexts += a->c->context[i] ? a->c->context[i]->lent : 0;
+		a->lent += a->c->context[i] ? a->c->context[i]->index_lent : 0;
+	}
 	audit_compare(a, "host", "slabs in devices", a->lent, a->c->evict.lends.count);
 	audit_compare(a, "clients", "slabs in devices", clients, a->c->evict.lends.count);
 	audit_compare(a, "contexts", "slabs in devices", contexts, a->c->evict.lends.count);

@@ -224,7 +224,7 @@ bool core_index_hole(const struct core *c, uint32_t id, uint64_t from, struct co
 	const struct context *x = core_context(c, id);
 
 	*hole = (struct core_range){ .context_id = id, .tier = CORE_RANGE_INDEX };
-	for (uint32_t i = 0; x && i < INDEX_AREAS; i++) {
+	for (uint32_t i = 0; x && !x->index_lent && i < INDEX_AREAS; i++) {
 		struct index_area area = index_area(&x->ix, i);
 		uint64_t begin = (area.used + ABI_PAGE_ALIGN - 1) & ~(ABI_PAGE_ALIGN - 1ull);
 		uint64_t end = area.end;
@@ -246,6 +246,8 @@ uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
 	const struct context *x = core_context(c, id);
 	struct space_stats st;
 
+	if (x && tier == CORE_RANGE_INDEX && x->index_lent)
+		return x->plan.index_bytes;
 	if (x && tier == CORE_RANGE_INDEX)
 		return index_bytes_used(&x->ix) + descs_bytes(&x->descs);
 	if (!x || !x->space[tier])

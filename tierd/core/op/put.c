@@ -62,10 +62,12 @@ static uint8_t brought_step(uint32_t blocks)
 }
 
 /* Tables are full, but descriptors that nobody uses can be given up: once, then it looks again. */
-static bool tables_come(struct context *x, struct request *r)
+static bool tables_come(struct core *c, struct context *x, struct request *r)
 {
 	bool come = !r->given && tables_want(x);
 
+	if (come)
+		lend_recall_index(c, x);
 	r->given = true;
 	return come;
 }
@@ -323,7 +325,7 @@ static void put_reserve(struct core *c, struct request *r)
 	if (err == -ENOSPC && p->collides)
 		aux = (uint64_t)(1 + ABI_HELD_CHAIN) << 8 * ABI_HELD_TIER;
 	if (err != -ENOSPC || p->collides ||
-	    !(p->short_of_tables ? tables_come(x, r) : slots_come(c, x))) {
+	    !(p->short_of_tables ? tables_come(c, x, r) : slots_come(c, x))) {
 		request_end(c, r, err, err ? 0 : p->handle, aux);
 		return;
 	}

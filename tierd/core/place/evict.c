@@ -707,7 +707,7 @@ static bool descs_dense(const struct context *x, uint64_t used)
 
 static void index_prepare(struct core *c, struct context *x)
 {
-	for (uint32_t i = 0; i < INDEX_AREAS; i++) {
+	for (uint32_t i = 0; i < INDEX_AREAS && !x->index_lent; i++) {
 		struct index_area area = index_area(&x->ix, i);
 		uint64_t end = area.used & ~(uint64_t)(ABI_HUGE - 1);
 		uint64_t from = x->index_ready[i];

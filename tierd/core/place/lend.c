@@ -4,7 +4,8 @@
  * memory that it has registered with a GPU or a network card. A device goes on reading the pages
  * that it was shown, whatever becomes of the file, so a lent slab keeps its memory (space.h). A
  * loan is known here before the device is told, and ends when the client says that the device has
- * let go, or with the death of its process, never with its connection.
+ * let go, or with the death of its process, never with its connection. An index is lent like a
+ * slab, whole: then nothing of it is punched or collapsed, and all of it counts (tables.c).
  *
  * What is wanted back is marked, and the client's count of recalls rises; it asks what to leave
  * when it sees that. Nobody is forced: what stays is charged to the context like any slab of its.
@@ -101,13 +102,18 @@ static void end(struct core *c, uint32_t *link)
 	struct context *x = c->context[at->context];
 	struct client *k = &c->client[at->client];
 
+	bool index = at->tier == CORE_RANGE_INDEX;
+
 	assert(x && x->lent > 0 && k->lends > 0 && l->count > 0);
 	*link = at->chain;
 	*(at->prev ? &l->table[at->prev - 1].next : &k->lend_first) = at->next;
 	if (at->next)
 		l->table[at->next - 1].prev = at->prev;
-	space_lend_end(x->space[at->tier], at->slab);
-	if (space_is_recalled(x->space[at->tier], at->slab))
+	if (index)
+		x->index_lent--;
+	else
+		space_lend_end(x->space[at->tier], at->slab);
+	if (!index && space_is_recalled(x->space[at->tier], at->slab))
 		request_wake_space(c);
 	at->next = l->free;
 	l->free = number;
@@ -127,14 +133,47 @@ static struct context *attached(struct core *c, uint32_t client, const struct co
 	return x && k->state == 1 && bit_get(k->attached, x->index) ? x : NULL;
 }
 
+static uint64_t bytes_of(const struct context *x, uint32_t tier)
+{
+	return tier == CORE_RANGE_INDEX ? x->plan.index_bytes : space_slab_bytes(x->space[tier]);
+}
+
+/* All of it is brought when it is registered. */
+static int index_lend(struct core *c, struct context *x)
+{
+	uint64_t there = index_bytes_used(&x->ix) + descs_bytes(&x->descs);
+	uint32_t limit;
+
+	if (x->descs_short)
+		return -EAGAIN;
+	if (!x->index_lent && x->plan.index_bytes > there &&
+	    x->plan.index_bytes - there > tables_room(c, x, &limit))
+		return -EDQUOT;
+	x->index_lent++;
+	tables_count(c, x);
+	return 0;
+}
+
+static int slab_lend(struct core *c, struct context *x, const struct core_range *range)
+{
+	int64_t slab;
+
+	if (range->tier == CORE_RANGE_INDEX)
+		return index_lend(c, x);
+	slab = space_lend(x->space[range->tier], range->offset);
+	assert(slab < 0 || (uint64_t)slab == range->offset);
+	return slab < 0 ? (int)slab : 0;
+}
+
 int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
 {
 	struct context *x = attached(c, client, range);
 	struct client *k = &c->client[client];
 	uint32_t *link;
-	int64_t slab;
+	int rc;
 
-	if (!x || range->tier >= ABI_MEM_TIERS || !x->space[range->tier])
+	if (!x || range->tier > CORE_RANGE_INDEX ||
+	    (range->tier < ABI_MEM_TIERS && !x->space[range->tier]))
 		return -ENOENT;
 	/* To read memory of a device is to be able to write it. */
 	if (range->tier == ABI_TIER_HBM && k->open.uid != x->spec.owner_uid)
@@ -143,19 +182,17 @@ int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
 		return -EAGAIN;
 	if (k->lends >= CORE_LENDS_CLIENT_MAX || c->evict.lends.count == CORE_LENDS_MAX)
 		return -EDQUOT;
-	range->bytes = space_slab_bytes(x->space[range->tier]);
+	range->bytes = bytes_of(x, range->tier);
 	range->offset -= range->offset % range->bytes;
 	link = find(c, client, x, range->tier, range->offset);
 	if (link) {
 		c->evict.lends.table[*link - 1].times++;
 		return 0;
 	}
-	slab = space_lend(x->space[range->tier], range->offset);
-	if (slab < 0)
-		return (int)slab;
-	assert((uint64_t)slab == range->offset);
-	add(c, client, x, range->tier, range->offset);
-	return 0;
+	rc = slab_lend(c, x, range);
+	if (rc == 0)
+		add(c, client, x, range->tier, range->offset);
+	return rc;
 }
 
 int core_slab_leave(struct core *c, uint32_t client, const struct core_range *range)
@@ -168,6 +205,12 @@ int core_slab_leave(struct core *c, uint32_t client, const struct core_range *ra
 	if (!--c->evict.lends.table[*link - 1].times)
 		end(c, link);
 	return 0;
+}
+
+static bool is_wanted(const struct context *x, const struct lend *at)
+{
+	return x->closing || (at->tier == CORE_RANGE_INDEX ? x->descs_short
+				: space_is_recalled(x->space[at->tier], at->slab));
 }
 
 static bool is_before(uint32_t tier, uint64_t offset, const struct core_range *than)
@@ -186,13 +229,11 @@ bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *
 		return false;
 	for (uint32_t i = c->client[client].lend_first; i; i = l->table[i - 1].next) {
 		const struct lend *at = &l->table[i - 1];
-		const struct space *s = x->space[at->tier];
 
 		if (at->context != x->index || is_before(at->tier, at->slab, from) ||
-		    !(x->closing || space_is_recalled(s, at->slab)) ||
-		    (out->bytes && !is_before(at->tier, at->slab, out)))
+		    !is_wanted(x, at) || (out->bytes && !is_before(at->tier, at->slab, out)))
 			continue;
-		*out = (struct core_range){ { x->id }, at->tier, at->slab, space_slab_bytes(s) };
+		*out = (struct core_range){ { x->id }, at->tier, at->slab, bytes_of(x, at->tier) };
 	}
 	return out->bytes;
 }
@@ -251,6 +292,15 @@ void lend_recall(struct core *c, struct context *x, uint32_t tier, uint32_t coun
 		recall(c, x, tier, (uint64_t)slab);
 		l->recalled_ns = c->now_ns;
 	}
+}
+
+/* Descriptors that nobody uses are wanted, and devices have the index. */
+void lend_recall_index(struct core *c, struct context *x)
+{
+	if (!x->index_lent)
+		return;
+	x->index_wanted_ns = c->now_ns;
+	recall(c, x, CORE_RANGE_INDEX, 0);
 }
 
 /* May a slab come that was wanted back lately? Clients ask when they launch. */

@@ -92,6 +92,7 @@ void lend_close(struct core *c);
 void lend_client_dead(struct core *c, uint32_t client);
 void lend_context_closing(struct core *c, const struct context *x);
 void lend_recall(struct core *c, struct context *x, uint32_t tier, uint32_t count);
+void lend_recall_index(struct core *c, struct context *x);
 bool lend_comes(const struct core *c);
 
 /* stream_page.c */

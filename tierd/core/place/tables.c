@@ -10,6 +10,7 @@
  *   its pages come      the groups that they touch count, and stay with the slot
  *   committed, dropped  what was only announced does not count any more
  *   short of room       free slots' groups are given up; the shell takes their memory
+ *   devices have it     an index that is registered has all its memory, and counts so (lend.c)
  *
  * Addresses are counted as well: an index spans what its blocks may come to, most of it untouched,
  * and the daemon, like each client, has 128 TiB of them.
@@ -25,6 +26,7 @@
 #define SLOT_BYTES 512u /* of all tables together, for one slot more, but its descriptors */
 #define EMPTY_BYTES (160u << 10) /* a context that has no block yet: its events, mostly */
 #define IDLE_LOOKS 256u /* slots */
+#define LENT_NS (200 * MS) /* so long is waited for an index that devices have */
 
 int tables_open(struct core *c)
 {
@@ -142,7 +144,8 @@ uint64_t tables_of(const struct context *x)
 
 	if (!x->ix.header)
 		return 0; /* it is being made */
-	return index_bytes_used(&x->ix) + descs_bytes(&x->descs) +
+	return (x->index_lent ? x->plan.index_bytes
+			      : index_bytes_used(&x->ix) + descs_bytes(&x->descs)) +
 	       descs_own_bytes(&x->descs, slots) + slots * sizeof(struct block_meta) +
 	       block_uses_bytes(&x->uses) + siblings_bytes(&x->siblings) +
 	       tenants_bytes(&x->tenants) +
@@ -281,6 +284,12 @@ bool core_index_idle(struct core *c, uint32_t id, struct core_range *range)
 	struct context *x = core_context(c, id);
 
 	*range = (struct core_range){ .context_id = id, .tier = CORE_RANGE_INDEX };
+	if (x && x->descs_short && x->index_lent) {
+		if (c->now_ns < x->index_wanted_ns + LENT_NS)
+			return false;
+		x->descs_short = false; /* those who wait are refused */
+		request_wake_space(c);
+	}
 	for (uint32_t n = 0; x && x->descs_short && n < IDLE_LOOKS; n++) {
 		uint32_t slot = x->descs.idle_next++;
 		uint64_t group, count;
