@@ -99,6 +99,7 @@ hosts
 quota show
 quota set
 policy set
+policy try
 pin list
 evict
 drain
@@ -225,6 +226,10 @@ expect 0 'chat: policy lru' policy set chat lru
 expect 0 'policy lru' context show chat
 expect 1 'must be one of: .*lru' policy set chat magic
 expect 1 'no context' policy set nope lru
+expect 0 'chat: [0-9]* uses in [0-9.]* s, [0-9]* blocks in CXL' policy try chat reuse --seconds 1
+expect 0 '"would_read": *[0-9]' --json policy try chat reuse --seconds 1
+expect 1 'must be one of: .*lru' policy try chat magic
+expect 1 'must be 1 to 86400' policy try chat lru --seconds 0
 expect 0 'flushed' drain
 expect 0 'upgraded in .* ms to [0-9.]*: [0-9]* blocks stayed, 0 of them dirty' upgrade
 expect 0 '"upgrade_ns"' --json upgrade

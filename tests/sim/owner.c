@@ -203,8 +203,12 @@ static void owner_policy(struct world *w, uint32_t which)
 
 	while (policy_at(count))
 		count++;
-	core_policy_set(w->core, w->context[which].id, policy_at(world_below(w, count))->name,
-			TOKEN_OTHER);
+	if (world_below(w, 2))
+		core_policy_try(w->core, w->context[which].id,
+				policy_at(world_below(w, count))->name, world_below(w, 1000000000));
+	else
+		core_policy_set(w->core, w->context[which].id,
+				policy_at(world_below(w, count))->name, TOKEN_OTHER);
 }
 
 /* Memory is to be empty, as far as nobody uses it. */

@@ -235,6 +235,7 @@ static void context_release(struct core *c, struct context *x)
 		if (x->space[tier])
 			space_close(x->space[tier]);
 	swap_end(c, x);
+	trial_end(c, x);
 	lanes_close(&x->lanes);
 	block_uses_close(&x->uses);
 	siblings_close(&x->siblings);
@@ -428,6 +429,7 @@ static void tick(struct core *c)
 	stream_tick(c);
 	reclaim_tick(c);
 	swap_tick(c);
+	trial_tick(c);
 	if (c->now_ns < c->next_slow_ns)
 		return;
 	c->next_slow_ns = c->now_ns + 10 * MS;
@@ -517,6 +519,7 @@ bool core_goes_on(const struct core *c)
 {
 	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
 	       c->conversations.unsettled || c->leaving || c->evict.swaps ||
+	       (c->evict.tried.on && !c->evict.tried.begun) ||
 	       reclaim_next(c) <= c->now_ns;
 }
 

@@ -445,6 +445,27 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
  */
 int core_policy_set(struct core *c, uint32_t id, const char *name, uint64_t token);
 
+/*
+ * What that policy would keep of the context's CXL tier in the next ns, beside the real one, which
+ * it does not touch (place/trial.c). Errors: -ENOENT, -EINVAL no such policy, or the context does
+ * not use CXL; -EBUSY blocks go over to another policy; -ENOMEM. One that runs ends.
+ */
+int core_policy_try(struct core *c, uint32_t id, const char *name, uint64_t ns);
+
+/* The last trial; all zero = there was none. It ends early with its context or policy. */
+struct core_trial {
+	bool on;    /* it runs */
+	bool begun; /* it knows all blocks that were there, and counts since from_ns */
+	uint32_t context;
+	const char *policy;
+	uint64_t from_ns, until_ns;
+	uint64_t blocks;     /* in CXL, now or at its end */
+	uint64_t uses;       /* of blocks in CXL; reading one makes it be there first */
+	uint64_t reads;      /* blocks that came back from NVMe, */
+	uint64_t would_read; /* ... and that would have, had that policy chosen */
+};
+const struct core_trial *core_policy_tried(const struct core *c);
+
 /* ---- slabs in devices of clients ----------------------------------------------------------- */
 
 /*

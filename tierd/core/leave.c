@@ -58,6 +58,7 @@ static void sweep(struct core *c, struct context *x)
 		    (!x->closing && b->epoch == (uint32_t)x->spec.epoch))
 			continue;
 		meter_charge(&c->meter, 1);
+		trial_deleted(c, x, x->sweep_slot);
 		block_drop(c, x, x->sweep_slot);
 	}
 	if (x->sweep_slot < x->ix.slots_used)

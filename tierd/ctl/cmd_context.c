@@ -245,22 +245,6 @@ static int done(const struct ctl *ctl, json_t *document, const char *format, con
 	return rc;
 }
 
-int ctl_policy_set(struct ctl *ctl, int argc, char **argv)
-{
-	json_t *args = json_pack("{ssss}", "context", argv[0], "policy", argv[1]), *answer;
-	int rc = ctl_ask(ctl, "policy-set", args, &answer);
-
-	(void)argc;
-	if (rc != CTL_OK)
-		return rc;
-	if (ctl->json)
-		rc = ctl_print_json(answer);
-	else
-		printf("%s: policy %s\n", argv[0], argv[1]);
-	json_decref(answer);
-	return rc;
-}
-
 int ctl_context_remove(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *document;

@@ -72,6 +72,7 @@ int ctl_clients(struct ctl *ctl, int argc, char **argv);
 int ctl_evict(struct ctl *ctl, int argc, char **argv);
 int ctl_drain(struct ctl *ctl, int argc, char **argv);
 int ctl_policy_set(struct ctl *ctl, int argc, char **argv);
+int ctl_policy_try(struct ctl *ctl, int argc, char **argv);
 int ctl_upgrade(struct ctl *ctl, int argc, char **argv);
 int ctl_drive_drain(struct ctl *ctl, int argc, char **argv);
 int ctl_drive_forget(struct ctl *ctl, int argc, char **argv);

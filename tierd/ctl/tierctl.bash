@@ -60,8 +60,8 @@ _tierctl() {
 		'drive drain'|'drive forget') list='--no-wait' ;;
 		object) list='list show get put remove' ;;
 		pin) list=list ;;
-		policy) list='set' ;;
-		'policy set '*) list='reuse lru' ;;
+		policy) list='set try' ;;
+		'policy set '*|'policy try '*) list='reuse lru' ;;
 		quota) list='show set' ;;
 		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
 			$(_tierctl_contexts)" ;;
@@ -72,7 +72,7 @@ _tierctl() {
 		evict\ *) list='hbm cxl' ;;
 		check) list='--repair --data --remove --objects' ;;
 		'context show'|'context remove'|'context epoch'|'block locate'|'object list'|'object show'|\
-		'object get'|'object put'|'object remove'|'quota show'|'policy set'|evict)
+		'object get'|'object put'|'object remove'|'quota show'|'policy set'|'policy try'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
 			--cxl --nvme --blocks-max --fingerprint --policy' ;;

@@ -52,6 +52,8 @@ static const struct ctl_verb verbs[] = {
 	  ctl_quota_set, NULL },
 	{ "policy", "set", 2, 2, "CONTEXT NAME",
 	  "another eviction policy, while the context is in use", ctl_policy_set, NULL },
+	{ "policy", "try", 2, CTL_OPTIONS, "[--seconds N] CONTEXT NAME",
+	  "what another policy would keep, beside the one in use", ctl_policy_try, NULL },
 	{ "pin", "list", 0, 0, "", "claims that keep blocks where they are", ctl_pin_list, NULL },
 	{ NULL, "evict", 2, 3, "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict,
 	  NULL },

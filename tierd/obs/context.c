@@ -154,3 +154,24 @@ json_t *obs_locate(const struct obs_args *a, int *error)
 	json_object_set_new(document, "nvme_offset", obs_number(l.nvme_offset));
 	return document;
 }
+
+/* The trial that runs, or the last one. */
+json_t *obs_policy_tried(const struct obs_args *a)
+{
+	const struct core_trial *t = core_policy_tried(a->o->core);
+	struct core_context_stats stats;
+	uint64_t now = a->question->now_ns, end = t->until_ns < now ? t->until_ns : now;
+	json_t *all = json_pack("{s:b, s:b, s:s?}", "on", t->on && now < t->until_ns, "begun",
+				t->begun, "tried", t->policy);
+
+	if (t->policy && core_context_stats(a->o->core, t->context, &stats) == 0) {
+		json_object_set_new(all, "context", obs_text(stats.spec.name));
+		json_object_set_new(all, "policy", obs_text(stats.spec.policy));
+	}
+	json_object_set_new(all, "counted_ns", obs_number(t->begun ? end - t->from_ns : 0));
+	json_object_set_new(all, "blocks", obs_number(t->blocks));
+	json_object_set_new(all, "uses", obs_number(t->uses));
+	json_object_set_new(all, "reads", obs_number(t->reads));
+	json_object_set_new(all, "would_read", obs_number(t->would_read));
+	return all;
+}

@@ -62,5 +62,6 @@ json_t *obs_requests(const struct obs_args *a);
 json_t *obs_clients(const struct obs_args *a);
 json_t *obs_quota(const struct obs_args *a);
 json_t *obs_trace(const struct obs_args *a);
+json_t *obs_policy_tried(const struct obs_args *a);
 
 #endif

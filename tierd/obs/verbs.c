@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libtier/base/key.h"
+#include "libtier/base/time.h"
 #include "tierd/core/unit/policy_ops.h"
 #include "tierd/obs/obs_priv.h"
 
@@ -26,6 +27,9 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 #define ARG_POLICY 32u
 #define ARG_DRIVE 64u
 #define ARG_TRACE 128u
+#define ARG_TRY 256u
+
+#define TRY_SECONDS_MAX 86400u
 
 struct verb {
 	const char *name;
@@ -48,6 +52,7 @@ static const struct verb verbs[] = {
 	{ "evict", false, ARG_CONTEXT | ARG_TIER, OBS_DEED_EVICT, NULL },
 	{ "drain", false, 0, OBS_DEED_DRAIN, NULL },
 	{ "policy-set", false, ARG_CONTEXT | ARG_POLICY, OBS_DEED_POLICY, NULL },
+	{ "policy-try", false, ARG_TRY, OBS_DEED_NONE, obs_policy_tried },
 	{ "upgrade", false, 0, OBS_DEED_UPGRADE, NULL },
 	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
 	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
@@ -255,6 +260,32 @@ static int take_trace(struct obs_args *a, const json_t *given, char *why)
 	return rc ? wrong(rc, why, "%s", what) : 0;
 }
 
+/* With "seconds" a trial begins; without any argument the last one is looked at. */
+static int take_try(struct obs_args *a, const json_t *given, char *why)
+{
+	json_int_t seconds = json_integer_value(json_object_get(given, "seconds"));
+	int rc;
+
+	if (!json_object_size(given))
+		return 0;
+	if (seconds < 1 || seconds > TRY_SECONDS_MAX)
+		return wrong(-EINVAL, why, "argument \"seconds\" must be 1 to %u", TRY_SECONDS_MAX);
+	rc = take_context(a, given, why);
+	if (rc == 0)
+		rc = take_policy(a, given, why);
+	if (rc)
+		return rc;
+	rc = core_policy_try(a->o->core, a->context_id, a->policy->name,
+			     (uint64_t)seconds * NS_PER_S);
+	if (rc == -EBUSY)
+		return wrong(rc, why, "blocks still go over to the policy that was set before; "
+				      "ask again");
+	if (rc == -EINVAL)
+		return wrong(rc, why, "context \"%.64s\" does not use CXL: no policy chooses there",
+			     a->context);
+	return rc ? wrong(rc, why, "there is no memory for the trial's tables") : 0;
+}
+
 static int take_args(struct obs_args *a, const struct verb *verb, const json_t *given, char *why)
 {
 	int rc = 0;
@@ -274,6 +305,8 @@ static int take_args(struct obs_args *a, const struct verb *verb, const json_t *
 		rc = take_drive(a, given, why);
 	if (rc == 0 && verb->needs & ARG_TRACE)
 		rc = take_trace(a, given, why);
+	if (rc == 0 && verb->needs & ARG_TRY)
+		rc = take_try(a, given, why);
 	return rc;
 }
 

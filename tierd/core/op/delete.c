@@ -35,6 +35,7 @@ static bool delete_keys(struct core *c, struct request *r)
 		if (slot == ABI_SLOT_NONE)
 			continue;
 		r->total += index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
+		trial_deleted(c, x, slot);
 		block_drop(c, x, slot);
 	}
 	return true;

@@ -11,6 +11,12 @@
 #define URGENT_BITS 2u /* of block_use.urgent, for each tier */
 #define URGENT_MASK 3u
 
+/* Is a policy on trial? Mostly not. */
+static bool tried(const struct core *c)
+{
+	return __builtin_expect(c->evict.trial != NULL, false);
+}
+
 /* ---- life --------------------------------------------------------------------------------- */
 
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
@@ -50,13 +56,12 @@ void block_unnew(struct core *c, struct context *x, uint32_t slot)
 		index_slot_free(&x->ix, slot);
 }
 
-void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+struct policy_hint block_hint(const struct core *c, const struct context *x, uint32_t slot)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
-	struct block_meta *m = &x->meta[slot];
-	const struct lanes *lanes = block_lanes(x, slot);
-	void *its = block_policy(x, slot, tier);
-	struct policy_hint hint = {
+	const struct block_meta *m = &x->meta[slot];
+
+	return (struct policy_hint){
 		.now_ns = c->now_ns,
 		.depth = b->depth,
 		.parent = block_parent(x, slot),
@@ -68,6 +73,14 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		.joined = m->joined,
 		.last = m->last,
 	};
+}
+
+void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	struct policy_hint hint = block_hint(c, x, slot);
+	struct block_meta *m = &x->meta[slot];
+	const struct lanes *lanes = block_lanes(x, slot);
+	void *its = block_policy(x, slot, tier);
 
 	if (m->there[tier].ordered)
 		return;
@@ -76,9 +89,11 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		its = lane_begin(lanes == x->former ? x->former : &x->lanes, tier,
 				 block_lane(x, slot));
 	lanes->policy->insert(its, slot, &hint);
+	if (tried(c) && tier == ABI_TIER_CXL)
+		trial_came(c, x, slot);
 }
 
-void block_leave_policy(struct context *x, uint32_t slot, uint32_t tier)
+void block_leave_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
 	struct block_meta *m = &x->meta[slot];
 
@@ -87,6 +102,8 @@ void block_leave_policy(struct context *x, uint32_t slot, uint32_t tier)
 	m->there[tier].ordered = 0;
 	block_lanes(x, slot)->policy->remove(block_policy(x, slot, tier), slot,
 					     index_block(&x->ix, slot)->key);
+	if (tried(c) && tier == ABI_TIER_CXL)
+		trial_left(c, x, slot);
 }
 
 /* Somebody has used it: every policy that has it is told. */
@@ -94,6 +111,8 @@ void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weigh
 {
 	const struct policy_ops *policy = block_lanes(x, slot)->policy;
 
+	if (tried(c))
+		trial_used(c, x, slot, weight);
 	x->meta[slot].heat += x->meta[slot].heat < BLOCK_HEAT_MAX;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].there[tier].ordered)
@@ -420,7 +439,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 		drop_persist(c, x, slot);
 	}
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		block_leave_policy(x, slot, tier);
+		block_leave_policy(c, x, slot, tier);
 	index_remove(&x->ix, slot);
 	m->flags |= BLOCK_DROPPED;
 	prefix_dropped(c, x, slot);
@@ -434,7 +453,6 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 	struct block_use *use = block_use_make(x, slot);
 	struct block_meta *m = &x->meta[slot];
 
-	(void)c;
 	assert(m->there[tier].pages > 0);
 	m->there[tier].pages--;
 	use->moving++;
@@ -446,6 +464,6 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 	if (m->flags & BLOCK_DROPPED)
 		return;
 	if (m->there[tier].pages == use->streamed[tier])
-		block_leave_policy(x, slot, tier);
+		block_leave_policy(c, x, slot, tier);
 	block_tier_hint(x, slot);
 }

@@ -7,7 +7,8 @@
 #define TIERD_CORE_PLACE_PLACE_H
 
 /* block.c */
-void block_leave_policy(struct context *x, uint32_t slot, uint32_t tier);
+struct policy_hint block_hint(const struct core *c, const struct context *x, uint32_t slot);
+void block_leave_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
 void block_unnew(struct core *c, struct context *x, uint32_t slot);
@@ -50,6 +51,14 @@ uint64_t tables_held(uint32_t limit);
 int swap_begin(struct core *c, struct context *x, const struct policy_ops *policy);
 void swap_end(struct core *c, struct context *x);
 void swap_tick(struct core *c);
+
+/* trial.c */
+void trial_came(struct core *c, struct context *x, uint32_t slot);
+void trial_left(struct core *c, struct context *x, uint32_t slot);
+void trial_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
+void trial_deleted(struct core *c, struct context *x, uint32_t slot);
+void trial_end(struct core *c, const struct context *x);
+void trial_tick(struct core *c);
 
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);

@@ -57,6 +57,8 @@ struct evicting {
 	uint32_t failed[2];    /* segments in a row that could not be emptied, */
 	uint64_t failed_ns[2]; /* ... the last one then; [1] = compacted */
 	uint32_t swaps;        /* contexts whose blocks go over to another policy */
+	struct trial *trial;   /* of another policy; NULL = none runs */
+	struct core_trial tried;
 	uint32_t drain_next;   /* client whose logs are heard first next time */
 };
 

@@ -26,6 +26,7 @@ int swap_begin(struct core *c, struct context *x, const struct policy_ops *polic
 		free(next);
 		return err;
 	}
+	trial_end(c, x); /* it is told of blocks that come and leave, not of these that go over */
 	x->lanes = *next;
 	*next = now;
 	x->former = next;
@@ -53,7 +54,7 @@ static void go_over(struct core *c, struct context *x, uint32_t slot)
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		was[tier] = x->meta[slot].there[tier].ordered;
 		if (was[tier])
-			block_leave_policy(x, slot, tier);
+			block_leave_policy(c, x, slot, tier);
 	}
 	x->swapped = slot + 1;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
