@@ -9,6 +9,8 @@ engines_with = O=$(O) BUILD=$(O)/plain bench/engines/setup $1 && \
 engines: all-plain ##  real engines get from tier what they would compute (FULL=1: all, 6 GB)
 	@$(call engines_with,light) bench/engines/llama --exact || [ $$? -eq 77 ]
 	@$(call engines_with,light) bench/engines/binding || [ $$? -eq 77 ]
+	@$(call engines_with,light) bench/engines/events --events 1000000 || [ $$? -eq 77 ]
+	@$(if $(FULL),$(call engines_with,full) bench/engines/events || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) bench/engines/vllm || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) -W ignore bench/engines/sglang || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) bench/engines/manual || [ $$? -eq 77 ])

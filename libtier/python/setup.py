@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from setuptools import setup
 
-DOORS = ("llama", "lmcache", "sglang", "vllm")
+DOORS = ("events", "llama", "lmcache", "sglang", "vllm")
 
 setup(
     name="libtier",

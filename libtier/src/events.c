@@ -24,6 +24,7 @@ struct tier_events {
 	uint64_t number; /* of the mapping that is followed */
 	uint64_t next;   /* event */
 	uint64_t bucket; /* the snapshot's; 0 = it begins */
+	uint32_t looks; /* without a look at the socket: over calls, as each may wait for less */
 };
 
 static uint64_t newest(const struct map *m)
@@ -148,7 +149,7 @@ int64_t tier_events_read(tier_events *e, struct tier_event *out, uint32_t max, u
 	rc = context_check(e->c);
 	if (rc)
 		return rc;
-	for (uint32_t looks = 1;; looks++) {
+	for (;;) {
 		const struct timespec look = { .tv_nsec = LOOK_NS };
 
 		rc = enter(e, &m, &a);
@@ -161,7 +162,7 @@ int64_t tier_events_read(tier_events *e, struct tier_event *out, uint32_t max, u
 		if (n || !timeout_ns || time_now_ns() >= end)
 			return n;
 		nanosleep(&look, NULL);
-		if (looks % CHECK_LOOKS == 0)
+		if (++e->looks % CHECK_LOOKS == 0)
 			tier_check(e->c->t); /* who only follows attaches anew by this alone */
 	}
 }
