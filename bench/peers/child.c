@@ -209,9 +209,9 @@ static int open_lmcache(struct peer *p)
 {
 	return open_with(p, &(struct program){
 		"engines/full", "lmcache_client.py", "memory",
-		"local_cpu in the client itself, LRU; StorageManager's batched_allocate and "
-		"batched_put, batched_get, batched_contains, and the copy from and to the "
-		"engine's memory, by the child's clock" });
+		"local_cpu in the client itself, LRU; StorageManager's allocate, batched_put, "
+		"batched_get, batched_contains, and the copy from and to the engine's memory, by "
+		"the child's clock" });
 }
 
 static int open_lmcache_disk(struct peer *p)

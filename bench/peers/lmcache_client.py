@@ -62,13 +62,15 @@ class Store:
 
     def put(self, keys, write):
         """write(i, address) fills the i-th block. Returns how many there was room for."""
-        blocks = self.manager.batched_allocate(self.shape, self.dtype, len(keys), busy_loop=False)
-        if blocks is None:
-            return 0
-        for i, block in enumerate(blocks):
+        blocks = []
+        for i in range(len(keys)):
+            block = self.manager.allocate(self.shape, self.dtype, busy_loop=False)
+            if block is None:
+                break
             write(i, block.data_ptr)
-        self.manager.batched_put(keys, blocks)
-        return len(keys)
+            blocks.append(block)
+        self.manager.batched_put(keys[:len(blocks)], blocks)
+        return len(blocks)
 
     def find(self, keys, pin=False):
         """How many of the first are there, and which lie where."""
