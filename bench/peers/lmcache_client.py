@@ -80,10 +80,10 @@ class Store:
         """read(i, address) takes the i-th block, from the first on. Returns how many were there:
         looked up, held, brought, read and let go, as its engine does."""
         found, places = self.find(keys, pin=True)
+        self.manager.touch_cache()
         done = 0
         for place, there in places.items():
-            blocks = self.manager.batched_get(there, place)
-            for block in blocks:
+            for block in self.manager.batched_get(there, place):
                 if block is None:
                     found = min(found, done)
                     continue
@@ -91,8 +91,8 @@ class Store:
                     read(done, block.data_ptr)
                 block.ref_count_down()
                 done += 1
+        for place, there in places.items():
             self.manager.batched_unpin(there, [place])
-        self.manager.touch_cache()
         return min(done, found)
 
     def begin(self, name, keys):
