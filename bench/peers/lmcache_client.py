@@ -60,11 +60,12 @@ class Store:
     def key(self, number):
         return self.key_of("bench", 1, 0, number, self.dtype)
 
-    def put(self, keys, write):
-        """write(i, address) fills the i-th block. Returns how many there was room for."""
+    def put(self, keys, write, wait=False):
+        """write(i, address) fills the i-th block. Returns how many there was room for beside what
+        is not on the disk yet; it waits for that on demand (LMCache's force_store_wait)."""
         blocks = []
         for i in range(len(keys)):
-            block = self.manager.allocate(self.shape, self.dtype, busy_loop=False)
+            block = self.manager.allocate(self.shape, self.dtype, busy_loop=wait)
             if block is None:
                 break
             write(i, block.data_ptr)
@@ -145,7 +146,7 @@ class Client:
     def put(self, keys, offset):
         def write(i, address):
             ctypes.memmove(address, self.base + offset + i * self.block, self.block)
-        if self.store.put(keys, write) != len(keys):
+        if self.store.put(keys, write, wait=True) != len(keys):
             return "no room"
         remote = self.store.backend("RemoteBackend")
         while remote and any(map(remote.exists_in_put_tasks, keys)):
