@@ -219,8 +219,8 @@ static int open_lmcache_disk(struct peer *p)
 	return open_with(p, &(struct program){
 		"engines/full", "lmcache_client.py", "disk",
 		"local_cpu as above and local_disk with use_odirect, as its page cache would be "
-		"memory beside; force_store_wait; a put ends when it is in memory, and is written "
-		"later" });
+		"memory beside; a put waits for room, looking each millisecond, ends when it is in "
+		"memory, and is written later" });
 }
 
 static int open_lmcache_server(struct peer *p)

@@ -62,10 +62,13 @@ class Store:
 
     def put(self, keys, write, wait=False):
         """write(i, address) fills the i-th block. Returns how many there was room for beside what
-        is not on the disk yet; it waits for that on demand (LMCache's force_store_wait)."""
+        is not on the disk yet; on demand it waits, as LMCache does with force_store_wait."""
         blocks = []
         for i in range(len(keys)):
-            block = self.manager.allocate(self.shape, self.dtype, busy_loop=wait)
+            while not (block := self.manager.allocate(self.shape, self.dtype, busy_loop=False)):
+                if not wait:
+                    break
+                time.sleep(1e-3)
             if block is None:
                 break
             write(i, block.data_ptr)
