@@ -58,9 +58,9 @@ static const struct bench_workload workloads[] = {
 	  bench_fleet },
 	{ "objects", "files under tier run beside plain ones; weights of 3.3 times the memory",
 	  bench_objects },
-	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, files",
+	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, LMCache, files",
 	  bench_peers },
-	{ "peers-flash", "twice what memory holds: memcached's extstore, files by O_DIRECT",
+	{ "peers-flash", "twice what memory holds: extstore, LMCache's disk, files by O_DIRECT",
 	  bench_peers_flash },
 };
 

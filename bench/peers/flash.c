@@ -25,7 +25,8 @@
 #define MIX 48u /* requests */
 #define PEERS (sizeof(peers) / sizeof(peers[0]))
 
-static const struct peer_ops *const peers[] = { &peer_tier, &peer_memcached, &peer_direct };
+static const struct peer_ops *const peers[] = { &peer_tier, &peer_memcached, &peer_direct,
+					      &peer_lmcache_disk };
 
 enum figure { PUT, GET, MIXED, CPU, MEMORY, FIGURES };
 
@@ -52,7 +53,7 @@ struct contest {
 
 static uint64_t cpu_ns(const struct peer *p)
 {
-	uint64_t ns = process_cpu_ns(getpid());
+	uint64_t ns = process_cpu_ns(p->client ? p->client : getpid());
 
 	for (uint32_t i = 0; i < PEER_PIDS; i++)
 		ns += p->pid[i] ? process_cpu_ns(p->pid[i]) : 0;
@@ -62,7 +63,7 @@ static uint64_t cpu_ns(const struct peer *p)
 /* Of servers and client together, each mapping counted once. */
 static uint64_t memory_of(const struct peer *p)
 {
-	uint64_t bytes = process_memory(getpid());
+	uint64_t bytes = process_memory(p->client ? p->client : getpid());
 
 	for (uint32_t i = 0; i < PEER_PIDS; i++)
 		bytes += p->pid[i] ? process_memory(p->pid[i]) : 0;

@@ -40,6 +40,7 @@ typedef int peer_reader(void *arg, uint32_t block, uint32_t page, const uint8_t 
 struct peer_ops {
 	const char *name;
 	const char *needs; /* the program that must be installed; NULL = none */
+	const char *install; /* how; NULL = make setup-peers */
 	int (*open)(struct peer *p);
 	/* Store blocks; whoever looks them up from now on finds them. */
 	int (*put)(struct peer *p, uint32_t first, uint32_t count, const uint8_t *from);
@@ -65,7 +66,8 @@ struct peer {
 };
 
 extern const struct peer_ops peer_tier, peer_redis, peer_memcached, peer_mooncake,
-	peer_mooncake_tcp, peer_tmpfs, peer_direct;
+	peer_mooncake_tcp, peer_tmpfs, peer_direct, peer_lmcache, peer_lmcache_disk,
+	peer_lmcache_server;
 
 /* The key of a block in text, for peers whose keys are text. */
 void peer_key(char out[PEER_KEY_BYTES], uint32_t block);

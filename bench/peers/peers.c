@@ -29,7 +29,8 @@
 
 /* The first is ours. */
 static const struct peer_ops *const peers[] = {
-	&peer_tier, &peer_tmpfs, &peer_redis, &peer_memcached, &peer_mooncake, &peer_mooncake_tcp
+	&peer_tier, &peer_tmpfs, &peer_redis, &peer_memcached, &peer_mooncake, &peer_mooncake_tcp,
+	&peer_lmcache, &peer_lmcache_server
 };
 
 static const uint32_t sizes[] = { 64u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20 };
@@ -256,8 +257,9 @@ static void give_up(struct contest *c, uint32_t i, int error)
 {
 	c->runs_it[i] = false;
 	if (error == -ENOENT || error == -ENODEV)
-		snprintf(c->why[i], BENCH_TEXT, "%s is not installed (make setup-peers)",
-			 c->peer[i].ops->name);
+		snprintf(c->why[i], BENCH_TEXT, "%s is not installed (%s)",
+			 c->peer[i].ops->name,
+			 c->peer[i].ops->install ? c->peer[i].ops->install : "make setup-peers");
 	else
 		snprintf(c->why[i], BENCH_TEXT, "%s: %s", c->peer[i].ops->name,
 			 error == -EBADMSG ? "WRONG BYTES were read" : strerror(-error));
