@@ -3,7 +3,8 @@
  * Objects. Under `tier run`, beside the same calls in a plain directory of the same disk (or of
  * tmpfs, for what is in memory): look-up of names, open and read, a durable replace. And weights of
  * 3.3 times the memory that they get, read pass after pass by tier_object_stream, with a stated
- * wait for each layer's compute, beside all of them in memory (ITME's experiment, scaled).
+ * wait for each layer's compute, beside all of them in memory (ITME's experiment, scaled) and
+ * beside the page cache in a memory cgroup of that size.
  *
  * This program is its own child: `tierbench objects-calls WHAT FOLDER` prints one figure.
  */
@@ -24,6 +25,13 @@
 #define READS 50u
 #define REPLACES 20u
 #define MIB (1ull << 20)
+#define LARGE_BYTES (32 * MIB)
+#define LARGE_COUNT 12u /* 384 MiB: each has left the 256 MiB of memory when its turn is again */
+#define DIRECT_BYTES MIB
+#define LAYERS 33u
+#define LAYER_BYTES (4 * MIB)
+#define CACHE_BYTES (40 * MIB) /* what weights get */
+#define OWN_BYTES (8 * MIB)    /* of a process that reads them through the page cache */
 
 /* ---- the child: calls that know nothing of tier -------------------------------------------- */
 
@@ -82,6 +90,75 @@ static double open_and_read(const char *folder, size_t bytes)
 	return sample_quantile(took, READS, 0.5);
 }
 
+static bool read_all(int fd, uint8_t *to, size_t bytes)
+{
+	for (size_t at = 0; at < bytes;) {
+		size_t most = bytes - at < DIRECT_BYTES ? bytes - at : DIRECT_BYTES;
+		ssize_t n = read(fd, to + at, most);
+
+		if (n <= 0)
+			return false;
+		at += (size_t)n;
+	}
+	return true;
+}
+
+/* One behind the other, in a circle; direct: O_DIRECT reads of 1 MiB. */
+static double read_large(const char *folder, bool direct)
+{
+	void *room;
+	uint8_t *data CLEANUP_FREE = NULL;
+	double took[2 * LARGE_COUNT];
+	char path[NAME_BYTES];
+
+	if (posix_memalign(&room, 4096, LARGE_BYTES))
+		return -1;
+	data = room;
+	memset(data, 7, LARGE_BYTES);
+	for (uint32_t i = 0; i < LARGE_COUNT; i++) {
+		snprintf(path, sizeof(path), "%s/large-%u", folder, i);
+		if (access(path, R_OK) && put_file(path, data, LARGE_BYTES, true))
+			return -1;
+	}
+	for (uint32_t i = 0; i < 2 * LARGE_COUNT; i++) {
+		uint64_t from = time_now_ns();
+		bool good;
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/large-%u", folder, i % LARGE_COUNT);
+		fd = open(path, O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
+		good = fd >= 0 && read_all(fd, data, LARGE_BYTES);
+		close(fd);
+		if (!good)
+			return -1;
+		took[i] = (double)(time_now_ns() - from) / NS_PER_US;
+	}
+	return sample_quantile(took, 2 * LARGE_COUNT, 0.5);
+}
+
+/* Microseconds a pass over the weights in the page cache, with so much compute for each layer. */
+static double read_cached(const char *folder, uint64_t compute_ns)
+{
+	uint8_t *data CLEANUP_FREE = malloc(LAYER_BYTES);
+	const struct timespec compute = time_to_timespec(compute_ns);
+	uint32_t passes = 4;
+	char path[NAME_BYTES];
+	int fd CLEANUP_CLOSE = -1;
+	uint64_t from = 0;
+
+	snprintf(path, sizeof(path), "%s/weights", folder);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	for (uint32_t i = 0; i < passes * LAYERS; i++) {
+		if (i == LAYERS)
+			from = time_now_ns();
+		if (pread(fd, data, LAYER_BYTES, (off_t)(i % LAYERS * LAYER_BYTES)) !=
+		    (ssize_t)LAYER_BYTES)
+			return -1;
+		nanosleep(&compute, NULL);
+	}
+	return (double)(time_now_ns() - from) / NS_PER_US / (passes - 1);
+}
+
 /* flush: a plain directory keeps what was flushed; an object is durable when it is closed. */
 static double replace(const char *folder, size_t bytes, bool flush)
 {
@@ -112,6 +189,8 @@ int bench_objects_calls(int argc, char **argv)
 		us = what == 'm' ? look_up(argv[2], (uint32_t)n, true) :
 		     what == 'a' ? look_up(argv[2], (uint32_t)n, false) :
 		     what == 'o' ? open_and_read(argv[2], n) :
+		     what == 'n' || what == 'd' ? read_large(argv[2], what == 'd') :
+		     what == 'c' ? read_cached(argv[2], n) :
 		     what == 'f' ? replace(argv[2], n, true) : replace(argv[2], n, false);
 	printf("%f\n", us);
 	return us < 0;
@@ -191,6 +270,8 @@ static int all_calls(struct objects *o)
 		  { BENCH_RATIO_AT_LEAST, 0.95 } },
 		{ "o65536", "o65536", "open + read of 64 KiB in memory", "tmpfs", true, true,
 		  { BENCH_RATIO_AT_LEAST, 0 } },
+		{ "n0", "d0", "open + read of 32 MiB on NVMe", "O_DIRECT reads of 1 MiB", false,
+		  true, { BENCH_RATIO_AT_LEAST, 0.9 } },
 		{ "r4096", "f4096", "durable replace, 4 KiB", "write, fsync, rename", false, true,
 		  { BENCH_RATIO_AT_LEAST, 1.0 } },
 		{ "r1048576", "f1048576", "durable replace, 1 MiB", "write, fsync, rename", false,
@@ -212,8 +293,6 @@ static int all_calls(struct objects *o)
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-#define LAYERS 33u
-#define LAYER_BYTES (4 * MIB)
 #define WINDOW_BYTES (6 * LAYER_BYTES)
 #define PASSES 20u
 
@@ -305,8 +384,95 @@ static int start(struct bench *b, const char *dir, const char *cxl, struct servi
 	return error ? bench_failed("connect", error) : 0;
 }
 
+/* ---- beside the page cache ----------------------------------------------------------------- */
+
+/* A memory cgroup for the page cache of one process; its folder, or "" where none can be made. */
+static void make_group(char group[SERVICE_PATH_BYTES])
+{
+	static const char *const kinds[][2] = {
+		{ "/sys/fs/cgroup/memory", "memory.limit_in_bytes" },
+		{ "/sys/fs/cgroup", "memory.max" },
+	};
+	char path[SERVICE_PATH_BYTES + 32], limit[24];
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		int fd CLEANUP_CLOSE = -1;
+
+		snprintf(group, SERVICE_PATH_BYTES, "%s/tierbench-%d", kinds[i][0], getpid());
+		snprintf(path, sizeof(path), "%s/%s", group, kinds[i][1]);
+		snprintf(limit, sizeof(limit), "%llu", CACHE_BYTES + OWN_BYTES);
+		if (mkdir(group, 0700))
+			continue;
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd >= 0 && write(fd, limit, strlen(limit)) == (ssize_t)strlen(limit))
+			return;
+		rmdir(group);
+	}
+	group[0] = '\0';
+}
+
+static int make_cached(const char *folder)
+{
+	uint8_t *data CLEANUP_FREE = calloc(LAYERS, LAYER_BYTES);
+	char path[NAME_BYTES];
+	int fd CLEANUP_CLOSE = -1, rc;
+
+	snprintf(path, sizeof(path), "%s/weights", folder);
+	rc = put_file(path, data, LAYERS * LAYER_BYTES, true);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (rc == 0) /* or its pages stay whose they are: ours */
+		rc = -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return rc;
+}
+
+/* Nanoseconds a pass. */
+static int run_cached(const char *group, const char *folder, uint64_t compute_ns, double *pass_ns)
+{
+	char command[4 * SERVICE_PATH_BYTES], line[64] = "";
+	FILE *from;
+
+	snprintf(command, sizeof(command),
+		 "echo $$ >'%s/cgroup.procs' && exec /proc/%d/exe objects-calls c%llu '%s'", group,
+		 getpid(), (unsigned long long)compute_ns, folder);
+	from = popen(command, "re");
+	if (!from)
+		return -errno;
+	if (!fgets(line, sizeof(line), from))
+		line[0] = '\0';
+	*pass_ns = strtod(line, NULL) * NS_PER_US;
+	return pclose(from) || *pass_ns <= 0 ? bench_failed("page cache", -EIO) : 0;
+}
+
+static int measure_cached(struct bench *b, tier *small, const char *folder, double transfer)
+{
+	const struct bench_figure figure = {
+		"objects", "weights, compute 1.10 of the transfer, beside a cache", "passes/s",
+		"the page cache, 48 MiB in all", { BENCH_RATIO_AT_LEAST, 1.0 },
+	};
+	struct sample value = { .count = 0 }, peer = { .count = 0 };
+	uint64_t ns = (uint64_t)(transfer * 1.1 / LAYERS);
+	char group[SERVICE_PATH_BYTES];
+	double streamed, cached = 0;
+	int error;
+
+	make_group(group);
+	if (!group[0])
+		return bench_note(b->results, "objects", "weights through the page cache: not run, "
+							 "no memory cgroup can be made here");
+	error = make_cached(folder);
+	for (uint32_t k = 0; k < SAMPLE_ROUNDS_MIN && !error; k++) {
+		error = run_passes(small, 3, ns, &streamed);
+		if (!error)
+			error = run_cached(group, folder, ns, &cached);
+		sample_add(&value, 1e9 / streamed);
+		sample_add(&peer, 1e9 / cached);
+	}
+	rmdir(group);
+	return error ? error : bench_judge(b->results, &figure, &value, &peer);
+}
+
 /* In memory of 1/3.3 (and what an object costs beside), then with all of it in memory. */
-static int measure_weights(struct bench *b, tier *small, tier *large)
+static int measure_weights(struct bench *b, tier *small, tier *large, const char *folder)
 {
 	static const double share[] = { 0.25, 0.5, 1, 1.1, 2 };
 	uint32_t passes = b->quick ? 3 : PASSES;
@@ -319,8 +485,7 @@ static int measure_weights(struct bench *b, tier *small, tier *large)
 				   "without compute a pass takes %.1f ms (%.2f GB/s)", LAYERS,
 				   passes, transfer / 1e6, LAYERS * LAYER_BYTES / transfer);
 	if (!error)
-		error = bench_note(b->results, "objects", "weights through the page cache in a "
-				   "memory cgroup of that size: not run, there is no cgroup2 here");
+		error = measure_cached(b, small, folder, transfer);
 	for (size_t i = 0; i < sizeof(share) / sizeof(share[0]) && !error; i++) {
 		struct sample value = { .count = 0 }, peer = { .count = 0 };
 		uint64_t ns = (uint64_t)(transfer * share[i] / LAYERS);
@@ -361,7 +526,7 @@ static int weights(struct bench *b, const char *dir)
 			error = put_weights(t[i]);
 	}
 	if (!error)
-		error = measure_weights(b, t[0], t[1]);
+		error = measure_weights(b, t[0], t[1], dir);
 	for (uint32_t i = 0; i < 2; i++)
 		if (t[i]) {
 			tier_close(t[i]);

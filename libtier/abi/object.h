@@ -10,7 +10,7 @@
  *                         <-        OBJ_INFO + 1 fd: the upload, to be written
  *   OBJ_COMMIT | OBJ_SYNC ->
  *                         <-        OBJ_INFO, when it is durable
- *   OBJ_STAT              ->
+ *   OBJ_STAT              ->        of a name, or of the context's room
  *                         <-        OBJ_INFO
  *   OBJ_LIST              ->
  *                         <-        OBJ_NAMES
@@ -142,7 +142,8 @@ struct wire_object_info {
 	uint32_t priority;
 	uint32_t reserved0;
 	uint64_t inode; /* O9 */
-	uint8_t reserved[32];
+	uint64_t limit, free; /* STAT of no name: bytes in NVMe of the context, and left of them */
+	uint8_t reserved[16];
 }; /* 112 bytes */
 
 struct wire_object_names {

@@ -125,6 +125,16 @@ EXPORT FILE *fopen64(const char *path, const char *mode)
 	return shim_fopen(SHIM_fopen64, path, mode);
 }
 
+EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
+{
+	return shim_freopen(SHIM_freopen, path, mode, file);
+}
+
+EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file)
+{
+	return shim_freopen(SHIM_freopen64, path, mode, file);
+}
+
 /* ---- close --------------------------------------------------------------------------------- */
 
 EXPORT int close(int fd)
@@ -243,10 +253,9 @@ EXPORT int unlinkat(int at, const char *path, int flags)
 	int rc;
 
 	if (flags & AT_REMOVEDIR)
-		rc = shim_has_objects(at, path) ? -ENOTEMPTY : SHIM_REAL;
+		rc = shim_remove_folder(at, path);
 	else
 		rc = shim_unlink(at, path);
-
 
 	return rc == SHIM_REAL ? REAL(unlinkat, int (*)(int, const char *, int))(at, path, flags) :
 				 shim_result(rc);

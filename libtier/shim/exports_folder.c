@@ -3,6 +3,7 @@
 #undef _FILE_OFFSET_BITS /* it would make one of two names */
 
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@ EXPORT DIR *opendir(const char *path)
 {
 	DIR *dir = REAL(opendir, DIR *(*)(const char *))(path);
 
+	if (!dir && errno == ENOENT && shim_is_object(AT_FDCWD, path, true) == 0)
+		errno = ENOTDIR;
 	shim_folder_open(dir, AT_FDCWD, path);
 	return dir;
 }
@@ -89,7 +92,7 @@ static int scan(scan_call real, const char *path, struct dirent64 ***out, scan_f
 	size_t count = 0;
 	DIR *dir;
 
-	if (shim_passes() || !shim_resolve_folder(AT_FDCWD, path, &n))
+	if (shim_passes() || !shim_resolve_folder(AT_FDCWD, path, true, &n))
 		return real(path, out, filter, order);
 	dir = opendir(path);
 	if (!dir)
@@ -125,7 +128,48 @@ EXPORT int scandir64(const char *path, struct dirent64 ***out, scan_filter filte
 
 EXPORT int rmdir(const char *path)
 {
-	int rc = shim_has_objects(AT_FDCWD, path) ? -ENOTEMPTY : SHIM_REAL;
+	int rc = shim_remove_folder(AT_FDCWD, path);
 
 	return rc == SHIM_REAL ? REAL(rmdir, int (*)(const char *))(path) : shim_result(rc);
+}
+
+/* ---- glob: by the calls above in place of those inside the C library ------------------------ */
+
+static void close_folder(void *dir)
+{
+	closedir(dir);
+}
+
+static void *open_folder(const char *path)
+{
+	return opendir(path);
+}
+
+static struct dirent64 *read_folder(void *dir)
+{
+	return readdir64(dir);
+}
+
+EXPORT int glob64(const char *pattern, int flags, int (*error)(const char *, int), glob64_t *out)
+{
+	int (*real)(const char *, int, int (*)(const char *, int), glob64_t *);
+	int rc;
+
+	real = shim_real(SHIM_glob64);
+	if (shim_passes() || flags & GLOB_ALTDIRFUNC)
+		return real(pattern, flags, error, out);
+	out->gl_closedir = close_folder;
+	out->gl_readdir = read_folder;
+	out->gl_opendir = open_folder;
+	out->gl_lstat = lstat64;
+	out->gl_stat = stat64;
+	rc = real(pattern, flags | GLOB_ALTDIRFUNC, error, out);
+	out->gl_flags &= ~GLOB_ALTDIRFUNC;
+	return rc;
+}
+
+/* Both have the same struct on the hosts that this is built for. */
+EXPORT int glob(const char *pattern, int flags, int (*error)(const char *, int), glob_t *out)
+{
+	return glob64(pattern, flags, error, (glob64_t *)out);
 }

@@ -61,16 +61,22 @@ EXPORT int chmod(const char *path, mode_t mode)
 
 EXPORT int lchmod(const char *path, mode_t mode)
 {
-	const struct shim_set set = to_mode(mode);
-	int rc = shim_set(AT_FDCWD, path, &set);
+	struct shim_set set = to_mode(mode);
+	int rc;
+
+	set.link = true;
+	rc = shim_set(AT_FDCWD, path, &set);
 
 	return OR_REAL(rc, REAL(lchmod, int (*)(const char *, mode_t))(path, mode));
 }
 
 EXPORT int fchmodat(int at, const char *path, mode_t mode, int flags)
 {
-	const struct shim_set set = to_mode(mode);
-	int rc = shim_set(at, path, &set);
+	struct shim_set set = to_mode(mode);
+	int rc;
+
+	set.link = flags & AT_SYMLINK_NOFOLLOW;
+	rc = shim_set(at, path, &set);
 
 	return OR_REAL(rc, REAL(fchmodat, int (*)(int, const char *, mode_t, int))
 				   (at, path, mode, flags));
@@ -92,8 +98,11 @@ static int set_at(int at, const char *path, const struct shim_set *set)
 
 EXPORT int utimensat(int at, const char *path, const struct timespec times[2], int flags)
 {
-	const struct shim_set set = to_times(times);
-	int rc = set_at(at, path, &set);
+	struct shim_set set = to_times(times);
+	int rc;
+
+	set.link = flags & AT_SYMLINK_NOFOLLOW;
+	rc = set_at(at, path, &set);
 
 	return OR_REAL(rc, REAL(utimensat, int (*)(int, const char *, const struct timespec *, int))
 				   (at, path, times, flags));
@@ -118,8 +127,11 @@ EXPORT int utimes(const char *path, const struct timeval times[2])
 
 EXPORT int lutimes(const char *path, const struct timeval times[2])
 {
-	const struct shim_set set = to_timevals(times);
-	int rc = shim_set(AT_FDCWD, path, &set);
+	struct shim_set set = to_timevals(times);
+	int rc;
+
+	set.link = true;
+	rc = shim_set(AT_FDCWD, path, &set);
 
 	return OR_REAL(rc, REAL(lutimes, int (*)(const char *, const struct timeval *))
 				   (path, times));
@@ -159,21 +171,21 @@ static int owned(int rc, uid_t uid, gid_t gid)
 
 EXPORT int chown(const char *path, uid_t uid, gid_t gid)
 {
-	int rc = owned(shim_is_object(AT_FDCWD, path), uid, gid);
+	int rc = owned(shim_is_object(AT_FDCWD, path, true), uid, gid);
 
 	return OR_REAL(rc, REAL(chown, int (*)(const char *, uid_t, gid_t))(path, uid, gid));
 }
 
 EXPORT int lchown(const char *path, uid_t uid, gid_t gid)
 {
-	int rc = owned(shim_is_object(AT_FDCWD, path), uid, gid);
+	int rc = owned(shim_is_object(AT_FDCWD, path, false), uid, gid);
 
 	return OR_REAL(rc, REAL(lchown, int (*)(const char *, uid_t, gid_t))(path, uid, gid));
 }
 
 EXPORT int fchownat(int at, const char *path, uid_t uid, gid_t gid, int flags)
 {
-	int rc = owned(shim_is_object(at, path), uid, gid);
+	int rc = owned(shim_is_object(at, path, !(flags & AT_SYMLINK_NOFOLLOW)), uid, gid);
 
 	return OR_REAL(rc, REAL(fchownat, int (*)(int, const char *, uid_t, gid_t, int))
 				   (at, path, uid, gid, flags));
@@ -194,14 +206,14 @@ typedef ssize_t (*listxattr_call)(const char *, char *, size_t);
 
 EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
 {
-	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENODATA;
+	int rc = shim_is_object(AT_FDCWD, path, true) ? SHIM_REAL : -ENODATA;
 
 	return OR_REAL(rc, REAL(getxattr, getxattr_call)(path, name, value, size));
 }
 
 EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
 {
-	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENODATA;
+	int rc = shim_is_object(AT_FDCWD, path, false) ? SHIM_REAL : -ENODATA;
 
 	return OR_REAL(rc, REAL(lgetxattr, getxattr_call)(path, name, value, size));
 }
@@ -210,14 +222,14 @@ typedef int (*setxattr_call)(const char *, const char *, const void *, size_t, i
 
 EXPORT int setxattr(const char *path, const char *name, const void *value, size_t size, int flags)
 {
-	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENOTSUP;
+	int rc = shim_is_object(AT_FDCWD, path, true) ? SHIM_REAL : -ENOTSUP;
 
 	return OR_REAL(rc, REAL(setxattr, setxattr_call)(path, name, value, size, flags));
 }
 
 EXPORT int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)
 {
-	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENOTSUP;
+	int rc = shim_is_object(AT_FDCWD, path, false) ? SHIM_REAL : -ENOTSUP;
 
 	return OR_REAL(rc, REAL(lsetxattr, setxattr_call)(path, name, value, size, flags));
 }
@@ -233,32 +245,16 @@ EXPORT int fsetxattr(int fd, const char *name, const void *value, size_t size, i
 
 EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
 {
-	int rc = shim_is_object(AT_FDCWD, path);
+	int rc = shim_is_object(AT_FDCWD, path, true);
 
 	return OR_REAL(rc, REAL(listxattr, listxattr_call)(path, list, size));
 }
 
 EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
 {
-	int rc = shim_is_object(AT_FDCWD, path);
+	int rc = shim_is_object(AT_FDCWD, path, false);
 
 	return OR_REAL(rc, REAL(llistxattr, listxattr_call)(path, list, size));
-}
-
-/* An object has one name: who is told so copies, or renames. */
-EXPORT int link(const char *from, const char *to)
-{
-	int rc = shim_is_object(AT_FDCWD, from) ? SHIM_REAL : -EPERM;
-
-	return OR_REAL(rc, REAL(link, int (*)(const char *, const char *))(from, to));
-}
-
-EXPORT int linkat(int from_at, const char *from, int to_at, const char *to, int flags)
-{
-	int rc = shim_is_object(from_at, from) ? SHIM_REAL : -EPERM;
-
-	return OR_REAL(rc, REAL(linkat, int (*)(int, const char *, int, const char *, int))
-				   (from_at, from, to_at, to, flags));
 }
 
 static int cut(const char *path, off_t size)
@@ -273,7 +269,7 @@ static int cut(const char *path, off_t size)
 
 EXPORT int truncate(const char *path, off_t size)
 {
-	return shim_is_object(AT_FDCWD, path) ?
+	return shim_is_object(AT_FDCWD, path, true) ?
 		       REAL(truncate, int (*)(const char *, off_t))(path, size) : cut(path, size);
 }
 

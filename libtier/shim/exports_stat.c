@@ -50,7 +50,7 @@ static void fix_statx(struct statx *to)
 EXPORT int statx(int at, const char *path, int flags, unsigned mask, struct statx *to)
 {
 	struct stat st;
-	int rc = shim_stat(at, path, &st);
+	int rc = shim_stat(at, path, !(flags & AT_SYMLINK_NOFOLLOW), &st);
 
 	if (rc == SHIM_REAL) {
 		rc = REAL(statx, int (*)(int, const char *, int, unsigned, struct statx *))
@@ -66,23 +66,24 @@ EXPORT int statx(int at, const char *path, int flags, unsigned mask, struct stat
 	return shim_result(rc);
 }
 
-#define STAT(name, type, at, real_call)                                                   \
+#define STAT(name, type, last, real_call)                                                  \
 	{                                                                                 \
-		int rc = shim_stat(at, path, (struct stat *)st);                          \
+		int rc = shim_stat(AT_FDCWD, path, last, (struct stat *)st);              \
 		return rc == SHIM_REAL ? REAL(name, type) real_call : shim_result(rc);    \
 	}
-#define STAT_PATH(name, of)                                                               \
+#define STAT_PATH(name, last, of)                                                         \
 	EXPORT int name(const char *path, struct of *st)                                  \
-	STAT(name, int (*)(const char *, struct of *), AT_FDCWD, (path, st))
-STAT_PATH(stat, stat)
-STAT_PATH(stat64, stat64)
-STAT_PATH(lstat, stat)
-STAT_PATH(lstat64, stat64)
+	STAT(name, int (*)(const char *, struct of *), last, (path, st))
+STAT_PATH(stat, true, stat)
+STAT_PATH(stat64, true, stat64)
+STAT_PATH(lstat, false, stat)
+STAT_PATH(lstat64, false, stat64)
 
 #define STAT_AT(name, of)                                                                 \
 	EXPORT int name(int at, const char *path, struct of *st, int flags)               \
 	{                                                                                 \
-		int rc = shim_stat(at, path, (struct stat *)st);                          \
+		bool last = !(flags & AT_SYMLINK_NOFOLLOW);                               \
+		int rc = shim_stat(at, path, last, (struct stat *)st);                    \
 		if (rc != SHIM_REAL)                                                      \
 			return shim_result(rc);                                           \
 		return fixed(REAL(name, int (*)(int, const char *, struct of *, int))     \
@@ -100,14 +101,14 @@ STAT_FD(fstat, stat)
 STAT_FD(fstat64, stat64)
 
 /* What programs call that were built with a C library before 2.33. */
-#define XSTAT_PATH(name, of)                                                              \
+#define XSTAT_PATH(name, last, of)                                                        \
 	EXPORT int name(int version, const char *path, struct of *st);                    \
 	EXPORT int name(int version, const char *path, struct of *st)                     \
-	STAT(name, int (*)(int, const char *, struct of *), AT_FDCWD, (version, path, st))
-XSTAT_PATH(__xstat, stat)
-XSTAT_PATH(__xstat64, stat64)
-XSTAT_PATH(__lxstat, stat)
-XSTAT_PATH(__lxstat64, stat64)
+	STAT(name, int (*)(int, const char *, struct of *), last, (version, path, st))
+XSTAT_PATH(__xstat, true, stat)
+XSTAT_PATH(__xstat64, true, stat64)
+XSTAT_PATH(__lxstat, false, stat)
+XSTAT_PATH(__lxstat64, false, stat64)
 
 #define XSTAT_FD(name, of)                                                                \
 	EXPORT int name(int version, int fd, struct of *st);                              \
@@ -122,7 +123,8 @@ XSTAT_FD(__fxstat64, stat64)
 	EXPORT int name(int version, int at, const char *path, struct of *st, int flags); \
 	EXPORT int name(int version, int at, const char *path, struct of *st, int flags)  \
 	{                                                                                 \
-		int rc = shim_stat(at, path, (struct stat *)st);                          \
+		bool last = !(flags & AT_SYMLINK_NOFOLLOW);                               \
+		int rc = shim_stat(at, path, last, (struct stat *)st);                    \
 		if (rc != SHIM_REAL)                                                      \
 			return shim_result(rc);                                           \
 		return fixed(REAL(name, int (*)(int, int, const char *, struct of *, int)) \

@@ -47,7 +47,7 @@ void shim_folder_open(DIR *dir, int at, const char *path)
 	struct folder *f;
 	int saved = errno;
 
-	if (!dir || shim_passes() || !shim_resolve_folder(at, path, &where))
+	if (!dir || shim_passes() || !shim_resolve_folder(at, path, true, &where))
 		return;
 	f = calloc(1, sizeof(*f));
 	errno = saved;
@@ -176,9 +176,16 @@ bool shim_has_objects(int at, const char *path)
 	} one;
 	bool more;
 
-	if (shim_passes() || !shim_resolve_folder(at, path, &where))
+	if (shim_passes() || !shim_resolve_folder(at, path, false, &where))
 		return false;
 	list_question(&q, &where);
 	q.count = 1;
 	return shim_list(&q, 0, after, &one.inode, sizeof(one), &more) > 0;
+}
+
+int shim_remove_folder(int at, const char *path)
+{
+	if (shim_has_objects(at, path))
+		return -ENOTEMPTY;
+	return shim_is_object(at, path, false) == 0 ? -ENOTDIR : SHIM_REAL;
 }

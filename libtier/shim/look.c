@@ -173,6 +173,13 @@ int shim_look(const struct shim_name_of *n, struct wire_object_info *info)
 	return shim_ask(&q, WIRE_OBJ_INFO, info, NULL) ? SHIM_REAL : 0;
 }
 
+int shim_find(struct shim_name_of *n, bool last, struct wire_object_info *info)
+{
+	int rc = shim_look(n, info);
+
+	return rc && shim_follow(n, last) ? shim_look(n, info) : rc;
+}
+
 bool shim_absent(const struct shim_name_of *n)
 {
 	struct abi_names_slot s;

@@ -7,12 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "libtier/base/atomic.h"
 #include "libtier/shim/shim.h"
+
+#define LINKS_MAX 40u /* as the kernel's */
 
 static const char *const names[SHIM_NAMES] = {
 #define SHIM_NAME(name) #name,
@@ -56,6 +60,7 @@ static void take_map(char *text)
 	    strlen(equals + 1) >= ABI_NAME_BYTES)
 		return;
 	memcpy(shim.map[shim.maps].context, equals + 1, strlen(equals + 1) + 1);
+	*equals = '\0';
 	bytes = (size_t)(equals - text);
 	while (bytes > 1 && text[bytes - 1] == '/')
 		bytes--;
@@ -201,6 +206,70 @@ static bool resolve(int at, const char *path, struct shim_name_of *out, bool fol
 	return found;
 }
 
+/* Is there a link among its words? One system call, which a name that is not there costs, too. */
+static bool has_link(const char *path, bool last)
+{
+	const struct open_how how = { .flags = O_PATH | O_CLOEXEC | (last ? 0 : O_NOFOLLOW),
+				      .resolve = RESOLVE_NO_SYMLINKS };
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && errno == ELOOP;
+}
+
+/* One step: the folder as it is, and what its last word leads to. 1: that is a link, go on. */
+static int step(char path[4096], bool last)
+{
+	char folder[4096], target[4096], base[ABI_OBJECT_NAME_BYTES];
+	char *slash = strrchr(path, '/');
+	ssize_t n;
+
+	if (strlen(slash + 1) >= sizeof(base) || !slash[1] || !strcmp(slash + 1, ".") ||
+	    !strcmp(slash + 1, ".."))
+		return -ENOENT; /* a folder */
+	memcpy(base, slash + 1, strlen(slash + 1) + 1);
+	*slash = '\0';
+	if (!realpath(slash == path ? "/" : path, folder) ||
+	    snprintf(path, sizeof(folder), "%s/%s", folder, base) >= (int)sizeof(folder))
+		return -ENOENT;
+	n = last ? readlink(path, target, sizeof(target) - 1) : 0;
+	if (n <= 0)
+		return 0;
+	target[n] = '\0';
+	return snprintf(path, sizeof(folder), "%s%s%s", target[0] == '/' ? "" : folder,
+			target[0] == '/' ? "" : "/", target) < (int)sizeof(folder) ? 1 : -ENOENT;
+}
+
+bool shim_canonical(struct shim_name_of *n, bool last)
+{
+	struct shim_name_of to = *n;
+	int saved = errno, rc = 1;
+	bool found;
+
+	shim_enter();
+	for (uint32_t links = 0; rc == 1 && links < LINKS_MAX; links++)
+		rc = step(to.path, last);
+	found = rc == 0 && match(&to, false);
+	shim_leave();
+	errno = saved;
+	if (found)
+		*n = to;
+	return found;
+}
+
+bool shim_follow(struct shim_name_of *n, bool last)
+{
+	int saved = errno;
+	bool found;
+
+	shim_enter();
+	found = has_link(n->path, last);
+	shim_leave();
+	errno = saved;
+	return found && shim_canonical(n, last);
+}
+
 bool shim_resolve(int at, const char *path, struct shim_name_of *out)
 {
 	size_t length = path ? strlen(path) : 0;
@@ -209,7 +278,30 @@ bool shim_resolve(int at, const char *path, struct shim_name_of *out)
 	return length && path[length - 1] != '/' && resolve(at, path, out, false);
 }
 
-bool shim_resolve_folder(int at, const char *path, struct shim_name_of *out)
+const char *shim_folder_of(const struct shim_name_of *n)
 {
-	return path && *path && resolve(at, path, out, true);
+	return shim.map[n->map].path;
+}
+
+bool shim_resolve_folder(int at, const char *path, bool last, struct shim_name_of *out)
+{
+	char whole[sizeof(out->path)];
+	int saved = errno;
+	bool found;
+
+	if (!path || !*path || !resolve(at, path, out, true))
+		return false;
+	if (!out->name[0])
+		return true;
+	if (!last) {
+		shim_follow(out, false);
+		return true;
+	}
+	shim_enter();
+	found = !has_link(out->path, true) || (realpath(out->path, whole) &&
+					       memcpy(out->path, whole, strlen(whole) + 1) &&
+					       match(out, true));
+	shim_leave();
+	errno = saved;
+	return found;
 }

@@ -158,6 +158,17 @@ static struct known *question_of(int fd, struct wire_object *q)
 	return k;
 }
 
+bool shim_name_of_fd(int fd, struct shim_name_of *out)
+{
+	struct wire_object q;
+
+	if (!question_of(fd, &q))
+		return false;
+	memcpy(out->context, q.context, sizeof(out->context));
+	memcpy(out->name, q.name, sizeof(out->name));
+	return true;
+}
+
 /* ---- uploads ------------------------------------------------------------------------------- */
 
 static void track(int fd, uint64_t id, const char *context)
@@ -311,17 +322,22 @@ static void set_flags(int fd, int flags)
 		fcntl(fd, F_SETFL, O_APPEND);
 }
 
-static enum opened open_read(const struct shim_name_of *n, int flags, int *fd)
+static enum opened open_read(struct shim_name_of *n, int flags, int *fd)
 {
 	struct wire_object q;
 	struct wire_object_info info;
+	bool followed = false;
 	int rc;
 
-	if (shim_absent(n))
-		return IS_REAL;
-	shim_question(&q, WIRE_OBJ_OPEN, n);
-	q.flags = WIRE_OBJ_SHARED;
-	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
+	do {
+		rc = -ENOENT;
+		if (shim_absent(n))
+			continue;
+		shim_question(&q, WIRE_OBJ_OPEN, n);
+		q.flags = WIRE_OBJ_SHARED;
+		rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
+	} while (rc == -ENOENT && !followed &&
+		 (followed = shim_follow(n, !(flags & O_NOFOLLOW))));
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return IS_REAL;
 	if (rc)
@@ -394,10 +410,13 @@ static enum opened create(const struct shim_name_of *n, int flags, mode_t mode, 
 	return IS_OURS;
 }
 
-static enum opened open_write(const struct shim_name_of *n, int flags, mode_t mode, int *fd)
+static enum opened open_write(struct shim_name_of *n, int flags, mode_t mode, int *fd)
 {
-	int there = real_has(n);
+	int there;
 
+	if (!is_object(n))
+		shim_follow(n, !(flags & (O_NOFOLLOW | O_EXCL)));
+	there = real_has(n);
 	if (there < 0)
 		return IS_REAL; /* whose error it is */
 	if (there && (flags & O_EXCL || !is_object(n)))
@@ -508,6 +527,38 @@ int shim_fclose(FILE *file)
 	return closed(&u, real(file));
 }
 
+/* The file has its descriptor's number still, and by it what was opened. */
+FILE *shim_freopen(enum shim_name name, const char *path, const char *mode, FILE *file)
+{
+	FILE *(*real)(const char *, const char *, FILE *) = shim_real(name);
+	int flags = path ? stdio_flags(mode) : SHIM_FAILED, fd = SHIM_FAILED;
+	enum opened opened = IS_REAL;
+	struct shim_upload u;
+	char ours[32];
+	bool last;
+
+	if (shim_passes())
+		return real(path, mode, file);
+	if (flags >= 0)
+		opened = open_ours(AT_FDCWD, path, flags, 0666, &fd);
+	fflush(file);
+	last = fileno(file) >= 0 && path && untrack(fileno(file), &u);
+	if (opened == FAILED) {
+		fclose(file);
+		file = NULL;
+	} else {
+		snprintf(ours, sizeof(ours), "/proc/self/fd/%d", fd);
+		file = real(opened == IS_OURS ? ours : path, mode, file);
+	}
+	if (last)
+		commit(&u);
+	if (file && opened == IS_OURS)
+		track_copy(fd, fileno(file));
+	if (opened == IS_OURS)
+		shim_close(fd);
+	return file;
+}
+
 /* What is open of ours from `first` to `last`; the real call closes all else. */
 void shim_close_range(unsigned first, unsigned last)
 {
@@ -535,7 +586,7 @@ static int sync_folder(int fd)
 	shim_enter();
 	is_folder = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
 	shim_leave();
-	if (!is_folder || !shim_resolve_folder(fd, ".", &n))
+	if (!is_folder || !shim_resolve_folder(fd, ".", true, &n))
 		return SHIM_REAL;
 	shim_question(&q, WIRE_OBJ_SYNC, &n);
 	memset(q.name, 0, sizeof(q.name));

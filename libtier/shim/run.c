@@ -54,12 +54,23 @@ static int wrong(const char *what, const char *which)
 	return USAGE;
 }
 
-/* PATH as the kernel knows it, and the context's name; appended to the map. */
+/* Programs compare paths as they are written. */
+static int append_map(struct run *r, const char *path, const char *context)
+{
+	size_t used = strlen(r->map);
+
+	if ((size_t)snprintf(r->map + used, sizeof(r->map) - used, "%s%s=%s", used ? "\n" : "",
+			     path, context) >= sizeof(r->map) - used)
+		return wrong("too many maps at ", path);
+	return 0;
+}
+
+/* PATH as the kernel knows it and as it was given, if that is by a link; and the context's name. */
 static int take_map(struct run *r, const char *text)
 {
 	const char *equals = strrchr(text, '=');
 	char path[PATH_MAX], whole[PATH_MAX];
-	size_t used = strlen(r->map);
+	int rc;
 
 	if (!equals || equals == text || !equals[1] || (size_t)(equals - text) >= sizeof(path))
 		return wrong("not PATH=CONTEXT: ", text);
@@ -67,10 +78,11 @@ static int take_map(struct run *r, const char *text)
 	path[equals - text] = '\0';
 	if (!realpath(path, whole) || strchr(whole, '\n'))
 		return wrong("no such directory: ", path);
-	if ((size_t)snprintf(r->map + used, sizeof(r->map) - used, "%s%s=%s", used ? "\n" : "",
-			     whole, equals + 1) >= sizeof(r->map) - used)
-		return wrong("too many maps at ", text);
-	return 0;
+	rc = append_map(r, whole, equals + 1);
+	for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+		path[end - 1] = '\0';
+	return rc || path[0] != '/' || strcmp(path, whole) == 0 ? rc :
+								  append_map(r, path, equals + 1);
 }
 
 /* A file that belongs to us: where we were built, or where it is installed. */

@@ -55,15 +55,23 @@ struct shim_name_of {
 
 /*
  * Is it the path of something below a PATH, itself excepted? Paths are compared as they are
- * written: links of other names to there are not followed.
+ * written; what lies behind a link below PATH shim_follow tells.
  */
 bool shim_resolve(int at, const char *path, struct shim_name_of *out);
+
+/* A link is among its words (last: the last one counts): *n is what it leads to, below a PATH. */
+bool shim_follow(struct shim_name_of *n, bool last);
+/* The same, links or not: the name that realpath tells. */
+bool shim_canonical(struct shim_name_of *n, bool last);
 
 /* Does its last word look like one of those that the profile's programs rename? */
 bool shim_is_temporary(const struct shim_name_of *n);
 
-/* The same of a folder, PATH included, whose name is "" then. */
-bool shim_resolve_folder(int at, const char *path, struct shim_name_of *out);
+/* The real path of its PATH. */
+const char *shim_folder_of(const struct shim_name_of *n);
+
+/* A folder behind all links (last: that it is itself, too); PATH's own name is "". */
+bool shim_resolve_folder(int at, const char *path, bool last, struct shim_name_of *out);
 
 /* ---- ask.c --- */
 
@@ -90,6 +98,8 @@ bool shim_owns(int fd);
 
 /* 0 and what stat tells of it; SHIM_REAL: it is no object. */
 int shim_look(const struct shim_name_of *n, struct wire_object_info *info);
+/* The same of what links lead to, if it is none itself. */
+int shim_find(struct shim_name_of *n, bool last, struct wire_object_info *info);
 /* It is none, for sure, and nobody had to be asked. */
 bool shim_absent(const struct shim_name_of *n);
 /* What the daemon is to hear of what was found below a PATH; false: nothing. */
@@ -102,6 +112,7 @@ void shim_look_forked(void);
 
 int shim_open(enum shim_name name, int at, const char *path, int flags, mode_t mode);
 FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
+FILE *shim_freopen(enum shim_name name, const char *path, const char *mode, FILE *file);
 int shim_close(int fd);
 int shim_fclose(FILE *file);
 int shim_dup(int from, int to, int flags);
@@ -113,7 +124,8 @@ void shim_exec(void);
 int shim_copied(int from, int to);
 /* fsync: 0 or negative errno, SHIM_REAL: it is of no upload. */
 int shim_sync(int fd);
-
+/* The name by which a descriptor of an object was opened. */
+bool shim_name_of_fd(int fd, struct shim_name_of *out);
 
 /* The process ends: what it has written and not closed is committed. */
 void shim_end(void);
@@ -132,14 +144,15 @@ static inline int shim_result(int rc)
 
 /* ---- stat.c: 0 or negative errno; 1: it is none of ours, the C library is asked --- */
 
-int shim_stat(int at, const char *path, struct stat *st);
+int shim_stat(int at, const char *path, bool last, struct stat *st);
 int shim_access(int at, const char *path, int mode);
 int shim_unlink(int at, const char *path);
 /* Is it an object? 0, else SHIM_REAL: for calls that an object takes otherwise, or not at all. */
-int shim_is_object(int at, const char *path);
+int shim_is_object(int at, const char *path, bool last);
 /* chmod, utimes: of a name, of an upload's descriptor. */
 struct shim_set {
 	uint32_t flags; /* WIRE_OBJ_MODE, WIRE_OBJ_MTIME */
+	bool link; /* of a link itself, not of what it leads to */
 	mode_t mode;
 	uint64_t mtime_ns;
 };
@@ -157,5 +170,7 @@ void shim_folder_rewind(DIR *dir);
 void *shim_folder_next(DIR *dir);
 /* Is it a folder below a PATH, or PATH itself, in which objects lie? */
 bool shim_has_objects(int at, const char *path);
+/* What rmdir says of what lies over the real folders; SHIM_REAL: nothing. */
+int shim_remove_folder(int at, const char *path);
 
 #endif

@@ -15,12 +15,19 @@
 #define RENAME_NOREPLACE 1u
 #endif
 
-int shim_stat(int at, const char *path, struct stat *st)
+static int find(int at, const char *path, bool last, struct wire_object_info *info)
 {
-	struct wire_object_info info;
 	struct shim_name_of n;
 
-	if (shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info))
+	return shim_passes() || !shim_resolve(at, path, &n) ? SHIM_REAL :
+							      shim_find(&n, last, info);
+}
+
+int shim_stat(int at, const char *path, bool last, struct stat *st)
+{
+	struct wire_object_info info;
+
+	if (find(at, path, last, &info))
 		return SHIM_REAL;
 	shim_fill_stat(st, &info);
 	return 0;
@@ -29,19 +36,29 @@ int shim_stat(int at, const char *path, struct stat *st)
 int shim_access(int at, const char *path, int mode)
 {
 	struct wire_object_info info;
-	struct shim_name_of n;
 
-	if (shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info))
+	if (find(at, path, true, &info))
 		return SHIM_REAL;
 	return mode & X_OK && !(info.mode & 0111) ? -EACCES : 0;
 }
 
-int shim_is_object(int at, const char *path)
+int shim_is_object(int at, const char *path, bool last)
 {
 	struct wire_object_info info;
-	struct shim_name_of n;
 
-	return shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info) ? SHIM_REAL : 0;
+	return find(at, path, last, &info);
+}
+
+/* A change of a name, or of what links lead to, if it is no object itself. */
+static int change(struct shim_name_of *n, bool last, struct wire_object *q)
+{
+	int rc = shim_ask(q, WIRE_DONE, NULL, NULL);
+
+	if (rc != -ENOENT || !shim_follow(n, last))
+		return rc;
+	memset(q->name, 0, sizeof(q->name));
+	memcpy(q->name, n->name, strlen(n->name));
+	return shim_ask(q, WIRE_DONE, NULL, NULL);
 }
 
 int shim_set(int at, const char *path, const struct shim_set *set)
@@ -56,7 +73,7 @@ int shim_set(int at, const char *path, const struct shim_set *set)
 	q.flags = set->flags | WIRE_OBJ_LAZY;
 	q.mode = set->mode & 0777;
 	q.mtime_ns = set->mtime_ns;
-	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
+	rc = change(&n, !set->link, &q);
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return SHIM_REAL;
 	return rc == 0 || rc == -EACCES ? rc : -EIO;
@@ -83,7 +100,7 @@ int shim_unlink(int at, const char *path)
 		return SHIM_REAL;
 	shim_question(&q, WIRE_OBJ_REMOVE, &n);
 	q.flags = WIRE_OBJ_LAZY;
-	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
+	rc = change(&n, false, &q);
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return SHIM_REAL;
 	if (rc == 0)
@@ -157,8 +174,10 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 
 	if (shim_passes())
 		return SHIM_REAL;
-	in = shim_resolve(from_at, from, &a) && shim_look(&a, &info) == 0;
+	in = shim_resolve(from_at, from, &a) && shim_find(&a, false, &info) == 0;
 	out = shim_resolve(to_at, to, &b);
+	if (out)
+		shim_follow(&b, false);
 	if (in && !out)
 		return -EXDEV; /* mv copies, then */
 	if (in)

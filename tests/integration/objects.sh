@@ -105,6 +105,12 @@ grep -q '"cxl_held": 12288' "$dir/status" || fail 'an open version is not charge
 sleep 0.1
 [ "$(held)" = 0 ] || fail 'it is held though nobody has it'
 
+# Who maps it has no copy of their own.
+head -c 20000000 /dev/urandom >"$dir/plain/weights"
+ctl object put weights weights "$dir/plain/weights"
+under python3 tests/integration/shim_copies.py "$dir/there/weights" || fail 'eight processes map it'
+ctl object remove weights weights
+
 ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
 version=$(ctl --json object show weights big | sed -n 's/.*"version": \([0-9]*\).*/\1/p')
 file=$dir/store.objects/$(printf %016x "$version")

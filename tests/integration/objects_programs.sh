@@ -22,6 +22,20 @@ done
 ctl check | grep -q accounted || fail "check: $(ctl check)"
 echo "# $sequences sequences agree, seed $seed"
 
+# The corners of the interface, and a link of another name to all of it.
+mkdir "$dir/plain/k" "$dir/there/k"
+python3 "$here/shim_corners.py" "$dir/plain/k" >"$dir/want"
+under python3 "$here/shim_corners.py" "$dir/there/k" >"$dir/got"
+diff "$dir/want" "$dir/got" || fail 'a corner differs'
+ln -s there "$dir/link"
+"$BUILD/tier" run --socket "$dir/sock" --map "$dir/link=weights" -- \
+	sh -c "echo linked >'$dir/link/by'; cat '$dir/link/by'" | grep -q linked || fail 'by a link'
+[ "$(under cat "$dir/there/by")" = linked ] || fail 'what was written by a link'
+under rm "$dir/there/by"
+[ -z "$(find "$dir/there" -type f)" ] || fail 'a corner wrote real files'
+[ $(($(under stat -f -c '%b * %S' "$dir/there"))) = $((256 << 20)) ] || fail 'statfs: no quota'
+echo "# $(wc -l <"$dir/want") corners agree"
+
 # Listings show objects, and copies of trees are whole.
 mkdir "$dir/there/tree"
 under sh -c "cd '$dir/there/tree'; mkdir -p x/y; seq 100 >x/y/z; seq 9 >x/w; cp -a x copy"

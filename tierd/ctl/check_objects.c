@@ -112,15 +112,10 @@ static bool wanted(const struct check_objects *c, const struct object *x)
 /* Its bytes against their sums. */
 static int read_object(int folder, const struct object *x)
 {
-	struct object_job job = { .fd = -1 };
-	int rc;
+	struct object_record r;
 
-	object_describe(x, &job.record);
-	memcpy(job.crc, x->crc, x->chunks * sizeof(x->crc[0]));
-	rc = datafile_bring(folder, &job, NULL, true);
-	if (rc == 0)
-		close(job.fd);
-	return rc;
+	object_describe(x, &r);
+	return datafile_verify(folder, &r, false);
 }
 
 static void look_at(struct check_objects *c, int folder, const struct object *x)

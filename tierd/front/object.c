@@ -24,7 +24,7 @@ static bool text_good(const char *text, size_t bytes)
 static bool needs_name(uint16_t type)
 {
 	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT &&
-	       type != WIRE_OBJ_SYNC && type != WIRE_OBJ_INDEX;
+	       type != WIRE_OBJ_SYNC && type != WIRE_OBJ_INDEX && type != WIRE_OBJ_STAT;
 }
 
 /* NULL: the message can be answered. Else what is wrong with it. */

@@ -64,6 +64,23 @@ static void ask_index(struct objects *o, struct task *t)
 	task_end(o, t);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of the context, and of the tier. */
+static void ask_room(struct objects *o, struct task *t)
+{
+	struct wire_object_info *i = &t->answer->info;
+	uint64_t quota = t->account->quota[OBJECT_NVME], used = t->account->used[OBJECT_NVME];
+	uint64_t most = o->table.most[OBJECT_NVME];
+
+	i->limit = least(quota, most);
+	i->free = least(quota > used ? quota - used : 0, most - o->table.used[OBJECT_NVME]);
+	task_end(o, t);
+}
+
 void objects_hold(struct objects *o, uint64_t context, const struct wire_object_hold *m)
 {
 	const struct object_account *a = object_account(&o->table, context);
@@ -103,6 +120,8 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 		ask_abort(o, t, m->upload);
 	else if (t->type == WIRE_OBJ_INDEX)
 		ask_index(o, t);
+	else if (t->type == WIRE_OBJ_STAT && !t->name_bytes)
+		ask_room(o, t);
 	else
 		task_step(o, t);
 	return 0;

@@ -37,12 +37,7 @@ uint64_t datafile_version(const char *name)
 	return strcmp(again, name) == 0 ? version : 0;
 }
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-	return (bytes + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
-}
-
-static int open_file(int folder, uint64_t version, int flags, bool buffered)
+int datafile_open(int folder, uint64_t version, int flags, bool buffered)
 {
 	char name[DATAFILE_NAME_BYTES];
 	int fd;
@@ -62,14 +57,7 @@ int datafile_name_it(int folder, uint64_t version)
 	return mknodat(folder, name, S_IFREG | 0600, 0) && errno != EEXIST ? -errno : 0;
 }
 
-/* Sums of chunks, as their bytes come by in order. */
-struct sums {
-	const struct object_record *r;
-	uint64_t at;
-	uint32_t crc; /* of the chunk that `at` is in */
-};
-
-static void sum(struct sums *s, const uint8_t *bytes, uint64_t count, uint32_t *out)
+void sums_add(struct sums *s, const uint8_t *bytes, uint64_t count, uint32_t *out)
 {
 	uint64_t chunk = (uint64_t)ABI_PAGE_ALIGN << s->r->shift;
 
@@ -147,11 +135,11 @@ static int write_file(int fd, struct object_job *job, const uint8_t *map)
 
 	for (uint64_t at = 0; at < size; at += PIECE_BYTES) {
 		uint64_t n = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
-		int rc = file_write(fd, map + at, whole_pages(n), at);
+		int rc = file_write(fd, map + at, datafile_pages(n), at);
 
 		if (rc)
 			return rc;
-		sum(&s, map + at, n, job->crc);
+		sums_add(&s, map + at, n, job->crc);
 	}
 	return ftruncate(fd, (off_t)size) ? -errno : 0;
 }
@@ -188,7 +176,7 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	if (job->other >= 0 && same_bytes(job->fd, job->other, job->record.size))
 		return 1;
 	futimens(job->fd, times); /* what fstat tells of it; no more than that */
-	fd = open_file(folder, job->record.version, O_WRONLY, buffered);
+	fd = datafile_open(folder, job->record.version, O_WRONLY, buffered);
 	if (fd < 0)
 		return fd;
 	rc = write_mapped(fd, job);
@@ -199,46 +187,7 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	return rc;
 }
 
-/* ---- bring --------------------------------------------------------------------------------- */
-
-/* To the end of the file, in whole pages: only the last read is short. */
-static int read_file(int fd, uint8_t *map, uint64_t size)
-{
-	uint64_t at = 0;
-
-	while (at < size) {
-		uint64_t n = whole_pages(size - at) < PIECE_BYTES ? whole_pages(size - at) :
-								    PIECE_BYTES;
-		ssize_t got = pread(fd, map + at, n, (off_t)at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got ? -errno : -EBADMSG;
-		at += (uint64_t)got;
-	}
-	return at == size ? 0 : -EBADMSG;
-}
-
-static int read_mapped(int fd, int to, const struct object_job *job)
-{
-	const struct object_record *r = &job->record;
-	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
-	struct sums s = { .r = r };
-	uint8_t *map;
-	int rc;
-
-	map = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, to, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	rc = read_file(fd, map, r->size);
-	if (rc == 0) {
-		sum(&s, map, r->size, crc);
-		rc = memcmp(crc, job->crc, r->chunks * sizeof(crc[0])) ? -EBADMSG : 0;
-	}
-	munmap(map, r->size);
-	return rc;
-}
+/* ---- verify -------------------------------------------------------------------------------- */
 
 static int verify_bytes(int fd, const struct object_record *r, uint8_t *buffer)
 {
@@ -251,7 +200,7 @@ static int verify_bytes(int fd, const struct object_record *r, uint8_t *buffer)
 
 		if (rc)
 			return rc;
-		sum(&s, buffer, n, crc);
+		sums_add(&s, buffer, n, crc);
 	}
 	return memcmp(crc, r->crc, r->chunks * sizeof(crc[0])) ? -EBADMSG : 0;
 }
@@ -273,36 +222,4 @@ int datafile_verify(int folder, const struct object_record *r, bool flush)
 		return -errno;
 	rc = (uint64_t)st.st_size == r->size ? verify_bytes(fd, r, buffer) : -EBADMSG;
 	return rc == 0 && flush && fdatasync(fd) ? -errno : rc;
-}
-
-int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered)
-{
-	const struct object_record *r = &job->record;
-	struct timespec when = { (time_t)(r->mtime_ns / NS_PER_S),
-				 (long)(r->mtime_ns % NS_PER_S) };
-	const struct timespec times[2] = { when, when };
-	int fd CLEANUP_CLOSE = open_file(folder, r->version, O_RDONLY, buffered);
-	int to CLEANUP_CLOSE = -1;
-	struct stat st;
-	int rc = 0;
-
-	if (fd < 0)
-		return fd == -ENOENT ? -EBADMSG : fd;
-	if (fstat(fd, &st))
-		return -errno;
-	if ((uint64_t)st.st_size != r->size)
-		return -EBADMSG;
-	to = memfile_make(mem);
-	if (to < 0)
-		return to;
-	if (ftruncate(to, (off_t)r->size))
-		return -errno;
-	if (r->size)
-		rc = read_mapped(fd, to, job);
-	futimens(to, times);
-	if (rc == 0)
-		rc = memfile_seal(to);
-	if (rc == 0)
-		job->fd = take_fd(&to);
-	return rc;
 }

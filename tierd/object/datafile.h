@@ -36,4 +36,22 @@ int datafile_verify(int folder, const struct object_record *r, bool flush);
 /* Into new memory, job->fd, sealed. Errors: -EBADMSG the bytes are not those that were written. */
 int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
 
+/* ---- for this module's own files ---- */
+
+/* Sums of chunks, as their bytes come by in order. */
+struct sums {
+	const struct object_record *r;
+	uint64_t at;
+	uint32_t crc; /* of the chunk that `at` is in */
+};
+void sums_add(struct sums *s, const uint8_t *bytes, uint64_t count, uint32_t *out);
+
+/* O_DIRECT, or (buffered) without where the file system has none. */
+int datafile_open(int folder, uint64_t version, int flags, bool buffered);
+
+static inline uint64_t datafile_pages(uint64_t bytes)
+{
+	return (bytes + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
+}
+
 #endif
