@@ -287,6 +287,8 @@ static void do_copy(struct shell *s, const struct core_action *a)
 	job->copy = copy;
 	/* The GPU's own engine moves bytes both ways. */
 	job->ops = copy->src_tier == ABI_TIER_HBM ? s->mem[ABI_TIER_HBM] : s->mem[copy->dst_tier];
+	if (copy->in_place) /* it waits for the job: the core counts it as lent */
+		job->region = &memory_find(s->memory, copy->context_id)->mem[copy->dst_tier];
 	begin_job(s, job);
 }
 

@@ -299,6 +299,8 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	*of_host = info.own_memory || info.device ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
+	else
+		s->core_config.place_bytes = info.grants ? ABI_HUGE : 0;
 	tell_tier(s, tier, &info);
 	log_info(&s->log, "tier", obs_tier_name[tier], "backend=%s emulated=%d bytes=%" PRIu64,
 		 info.name, info.emulated, bytes);
@@ -527,6 +529,7 @@ static int begin_front(struct shell *s)
 		.clients_max = s->config.clients_max,
 		.staging_max = s->config.staging_max,
 		.user_contexts = s->config.user_contexts,
+		.places = s->core_config.place_bytes,
 		.boot_token = s->obs.boot_token,
 		.core = s->core,
 		.objects = s->objects,

@@ -192,7 +192,7 @@ static void client(int out, uint64_t bytes)
 
 /* ---- others --------------------------------------------------------------------------------- */
 
-/* Is a number of this name in the daemon's status not 0? Some stand there under an old name, too. */
+/* Is a number of this name in the status not 0? Some stand there by an old name, too. */
 static bool any(struct user *u, const char *name)
 {
 	char *reply = NULL, want[64];

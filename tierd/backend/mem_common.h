@@ -39,6 +39,7 @@ int mem_share(const struct mem_region *region, uint64_t client);
 int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_revoke(const struct mem_region *region, uint64_t client);
+int mem_grant(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
 	     uint32_t *count);
 void mem_destroy(struct mem_region *region);

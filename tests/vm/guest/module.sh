@@ -29,6 +29,12 @@ ctl status | grep -q 'of ordinary memory' || fail 'the module was not found'
 "$BUILD/vm/stopped" 64 || fail 'a stopped client'
 daemon_ends
 whole 96
+
+echo 'module: puts in place'
+daemon 160MiB
+"$BUILD/vm/place" "${COMMITS:-1000}" || fail 'puts in place'
+daemon_ends
+whole 96
 rmmod tier_mem
 
 . tests/vm/region.sh
