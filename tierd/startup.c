@@ -472,6 +472,28 @@ static uint64_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
+static int begin_cold(struct shell *s)
+{
+	const char *kind = s->config.meta_memory;
+	int rc;
+
+	if (!strcmp(kind, "dram"))
+		return 0;
+	rc = cold_open(&s->cold, kind);
+	if (rc) {
+		log_error(&s->log, "there is no such memory for the daemon's tables", "meta.memory",
+			  rc == -ENOENT ? "write dram, capacity or dax-kmem" :
+			  rc == -ENOSYS ? "install libmemkind0, or write dram" :
+					  "this host has none of that kind; write dram",
+			  "kind=%s error=\"%s\"", kind, strerror(-rc));
+		return rc;
+	}
+	s->core_config.cold = cold_memory(s->cold);
+	s->obs.cold_kind = kind;
+	s->obs.cold_bytes = cold_bytes(s->cold);
+	return 0;
+}
+
 static int begin_core(struct shell *s)
 {
 	struct core_config *c = &s->core_config;
@@ -480,6 +502,9 @@ static int begin_core(struct shell *s)
 	if (c->next_uid == 0)
 		c->next_uid = 1;
 	settings_of_core(&s->config, c);
+	rc = begin_cold(s);
+	if (rc)
+		return rc;
 	rc = core_open(&s->core, c);
 	if (rc) {
 		log_error(&s->log, "no memory for the core's tables", "",
@@ -502,6 +527,9 @@ static void end_core(struct shell *s)
 {
 	core_close(s->core);
 	s->core = NULL;
+	s->obs.cold_kind = NULL;
+	cold_close(s->cold);
+	s->cold = NULL;
 	trace_drop(&s->trace);
 	free(s->obs.aside);
 	s->obs.aside = NULL;

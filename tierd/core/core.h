@@ -56,7 +56,18 @@ struct core_limit {
 	uint64_t soft, hard;
 };
 
+/*
+ * Zeroed memory for large tables that are looked at a few times a request: blocks' metadata,
+ * conversations. All zero: the C library's.
+ */
+struct core_cold {
+	void *arg;
+	void *(*alloc)(void *arg, size_t count, size_t bytes);
+	void (*free)(void *arg, void *memory); /* NULL is fine */
+};
+
 struct core_config {
+	struct core_cold cold;
 	uint64_t boot_token;
 	uint64_t secret; /* random, and told to nobody */
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
