@@ -425,10 +425,7 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 
 /*
  * Where to write (block i of the put, part, layer, group): page_stride bytes, 4096-aligned, NULL
- * when out of range or not in the shard. Padding beyond page_bytes is not looked at: it is zeros.
- * A page of whole 2 MiB may lie in the tier itself, where the daemon grants that (the kernel
- * module): asked for the first time it waits for the daemon's word, and after the put's end a store
- * there is a signal. Any thread; one at a time for one put.
+ * when out of range or not in the shard; padding is zeros. Pages of 2 MiB: it may ask the daemon.
  */
 void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group);
 

@@ -74,9 +74,13 @@ struct cxl_node {
 	uint64_t free_bytes;
 	bool has_cpus;
 	bool allowed; /* by this process's cpuset */
+	uint32_t read_mbs; /* by the firmware (HMAT), from the nearest processors; 0 = unknown */
 };
 
-/* The index of the node to use of these, or -ENODEV. */
+/*
+ * The index of the node to use of these: the quickest of those that are at least half as large as
+ * the largest, by size where that is all that is known. Errors: -ENODEV.
+ */
 int cxl_numa_choose(const struct cxl_node *node, uint32_t count);
 /* The same of this host's; *found describes it. Errors: -ENODEV, -ENOMEM. */
 int cxl_numa_find(struct cxl_node *found);
