@@ -80,6 +80,8 @@ static const struct key keys[] = {
 	  "read from the store straight into HBM, beside copies from CXL, where its memory can" },
 	{ "cxl.backend", KEY_WORD, FIELD(cxl_backend), 0, CONFIG_WORD_BYTES, "auto",
 	  "what gives CXL its memory; auto = the best that is here; sim = a simulated device" },
+	{ "meta.memory", KEY_WORD, FIELD(meta_memory), 0, CONFIG_WORD_BYTES, "dram",
+	  "where cold tables of the daemon lie: dram; by memkind: capacity, dax-kmem" },
 	{ "nvme.buffered", KEY_BOOL, FIELD(nvme_buffered), 0, 0, "no",
 	  "use the page cache where the file system refuses O_DIRECT (tests on tmpfs)" },
 	{ "nvme.segment", KEY_BYTES, FIELD(nvme_segment), 0, 16384 * MIB, "0",

@@ -317,6 +317,8 @@ static void begin_copy(struct shell *s, struct core_copy *copy, struct core_io *
 		job->ops = s->mem[copy->src_tier == ABI_TIER_HBM ? ABI_TIER_HBM : copy->dst_tier];
 	if (copy->src_tier == ABI_TIER_CXL)
 		job->ops->hint(job->ops, copy);
+	if (copy->in_place) /* it waits for the job: the core counts it as lent */
+		job->region = &memory_find(s->memory, copy->context_id)->mem[copy->dst_tier];
 	begin_job(s, job);
 }
 

@@ -289,6 +289,15 @@ int memory_lend(const struct memory *m, const struct core_range *range, int *fd,
 					 count);
 }
 
+int memory_grant_write(const struct memory *m, const struct core_range *range)
+{
+	const struct context_memory *made = memory_find(m, range->context_id);
+
+	if (!made || !made->mem[range->tier].bytes)
+		return -ENOENT;
+	return m->ops[range->tier]->grant(&made->mem[range->tier], range->offset, range->bytes);
+}
+
 /* Of one context's. A bit that is missing in *tiers is one of a tier that it may still read. */
 static uint32_t revoke_in(const struct memory *m, const struct context_memory *made,
 			  uint64_t client, uint32_t *tiers)

@@ -75,6 +75,8 @@ int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
 
 /* For a device of a client: as mem_ops.lend. Errors: also -ENOENT. */
 int memory_lend(const struct memory *m, const struct core_range *range, int *fd, uint32_t *count);
+/* The right to write a range of a context: as mem_ops.grant. */
+int memory_grant_write(const struct memory *m, const struct core_range *range);
 
 /*
  * The client of this number reads no more through what it was granted, where a tier's memory can be

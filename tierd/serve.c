@@ -75,6 +75,11 @@ static int slab_lend(struct shell *s, const struct core_range *range, int *fd, u
 	return memory_lend(s->memory, range, fd, count);
 }
 
+static int place_grant(struct shell *s, const struct core_range *range)
+{
+	return memory_grant_write(s->memory, range);
+}
+
 static int upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
 {
 	if (access(s->handover.program, X_OK)) {
@@ -104,6 +109,7 @@ const struct front_ops shell_front_ops = {
 	.context_grant = context_grant,
 	.context_revoke = context_revoke,
 	.slab_lend = slab_lend,
+	.place_grant = place_grant,
 	.upgrade = upgrade,
 	.jobs_mark = jobs_mark,
 	.jobs_passed = jobs_passed,

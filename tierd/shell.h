@@ -8,6 +8,7 @@
 
 #include <liburing.h>
 
+#include "tierd/cold.h"
 #include "tierd/config.h"
 #include "tierd/dispatch.h"
 #include "tierd/front/front.h"
@@ -105,6 +106,7 @@ struct shell {
 	struct core_config core_config;
 	struct catalog catalog;
 	bool formatted; /* in this start: there is nothing to recover */
+	struct cold *cold; /* NULL = cold tables are in DRAM */
 	struct core *core;
 	struct memory *memory;
 	struct worker_pool *workers;

@@ -318,6 +318,8 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	*of_host = info.own_memory || info.device ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
+	else
+		s->core_config.place_bytes = info.grants ? ABI_HUGE : 0;
 	tell_tier(s, tier, &info);
 	log_info(&s->log, "tier", obs_tier_name[tier], "backend=%s emulated=%d bytes=%" PRIu64,
 		 info.name, info.emulated, bytes);
@@ -490,6 +492,28 @@ static uint64_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
+static int begin_cold(struct shell *s)
+{
+	const char *kind = s->config.meta_memory;
+	int rc;
+
+	if (!strcmp(kind, "dram"))
+		return 0;
+	rc = cold_open(&s->cold, kind);
+	if (rc) {
+		log_error(&s->log, "there is no such memory for the daemon's tables", "meta.memory",
+			  rc == -ENOENT ? "write dram, capacity or dax-kmem" :
+			  rc == -ENOSYS ? "install libmemkind0, or write dram" :
+					  "this host has none of that kind; write dram",
+			  "kind=%s error=\"%s\"", kind, strerror(-rc));
+		return rc;
+	}
+	s->core_config.cold = cold_memory(s->cold);
+	s->obs.cold_kind = kind;
+	s->obs.cold_bytes = cold_bytes(s->cold);
+	return 0;
+}
+
 static int begin_core(struct shell *s)
 {
 	struct core_config *c = &s->core_config;
@@ -498,6 +522,9 @@ static int begin_core(struct shell *s)
 	if (c->next_uid == 0)
 		c->next_uid = 1;
 	settings_of_core(&s->config, c);
+	rc = begin_cold(s);
+	if (rc)
+		return rc;
 	rc = core_open(&s->core, c);
 	if (rc) {
 		log_error(&s->log, "no memory for the core's tables", "",
@@ -520,6 +547,9 @@ static void end_core(struct shell *s)
 {
 	core_close(s->core);
 	s->core = NULL;
+	s->obs.cold_kind = NULL;
+	cold_close(s->cold);
+	s->cold = NULL;
 	trace_drop(&s->trace);
 	free(s->obs.aside);
 	s->obs.aside = NULL;
@@ -547,6 +577,7 @@ static int begin_front(struct shell *s)
 		.clients_max = s->config.clients_max,
 		.staging_max = s->config.staging_max,
 		.user_contexts = s->config.user_contexts,
+		.places = s->core_config.place_bytes,
 		.boot_token = s->obs.boot_token,
 		.core = s->core,
 		.objects = s->objects,

@@ -26,7 +26,7 @@
 #define WORKER_JOBS_MAX 2048u
 
 enum job_kind {
-	JOB_COPY,    /* ops->copy(copy) */
+	JOB_COPY,    /* ops->copy(copy), or ops->commit() of each item and its sum */
 	JOB_VERIFY,  /* check each piece of a read: sets io->bad_mask */
 	JOB_PREPARE, /* ops->prepare(region, range) */
 	JOB_PUNCH,   /* ops->punch(region, range) */

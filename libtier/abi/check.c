@@ -103,6 +103,7 @@ SIZE(wire_done, 64);
 SIZE(wire_usage, 64);
 SIZE(wire_usage_list, 24);
 SIZE(wire_slab, 64);
+SIZE(wire_place, 64);
 SIZE(wire_admin, 48);
 SIZE(wire_text, 24);
 SIZE(wire_error, 256);

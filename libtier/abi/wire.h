@@ -15,6 +15,8 @@
  *                         <-        SLAB + descriptors of its pieces: of HBM; none of CXL
  *   SLAB_LEAVE            ->
  *                         <-        SLAB: the next one that is wanted back, or none (bytes 0)
+ *   PLACE                 ->
+ *                         <-        PLACE + a descriptor, by which it may be written
  *   ADMIN (verb + JSON)   ->
  *                         <-        TEXT, TEXT ... (more = 1 but the last): one JSON document
  *   anything              <-        ERROR instead of the answer
@@ -37,6 +39,10 @@
  * W6  The driver's descriptors of HBM cannot be re-opened read-only (W3): who has one can write. So
  *     they go to clients of the uid that owns the context alone, which map them for reading; all
  *     others read CXL. A piece that passes to a context of another uid is made anew, and empty.
+ * W10  A page of whole 2 MiB of a put that is open can be written where it stays: PLACE, then the
+ *     client maps the descriptor at the answer's offset, for writing. The put's end (commit, abort,
+ *     deadline) takes that right: then a store there is SIGBUS. What it says of other pages, and
+ *     of this one after an ERROR, is read from staging as ever.
  */
 #ifndef TIER_ABI_WIRE_H
 #define TIER_ABI_WIRE_H
@@ -62,6 +68,7 @@
 #define WIRE_SLAB_TAKE 14u /* for daemons that say WIRE_SLABS */
 #define WIRE_SLAB_LEAVE 15u
 #define WIRE_SLAB 32u /* the answer to both; 16 to 31 are object.h's */
+#define WIRE_PLACE 33u /* for daemons that say WIRE_PLACES; and the answer */
 
 struct wire_header {
 	uint32_t magic;
@@ -86,6 +93,7 @@ struct wire_hello {
 #define WIRE_OWNERS 2u   /* it tells owners of contexts, and knows WIRE_CTX_FOREIGN and _OWNED */
 #define WIRE_USAGE 4u    /* it knows WIRE_CTX_USAGE */
 #define WIRE_SLABS 8u    /* it lends slabs to devices (W5) */
+#define WIRE_PLACES 16u  /* it grants places of puts (W10) */
 struct wire_welcome {
 	struct wire_header header;
 	uint64_t features;
@@ -163,6 +171,16 @@ struct wire_slab {
 	uint64_t bytes;  /* TAKE: 0. LEAVE: 0 = it only asks, from this tier and offset on */
 	uint32_t pieces; /* answer to TAKE: descriptors, of equal shares of bytes */
 	uint32_t reserved0;
+	uint8_t reserved[16];
+}; /* 64 bytes */
+
+struct wire_place {
+	struct wire_header header;
+	uint64_t put;    /* its handle (ring.h) */
+	uint32_t block;  /* of the put */
+	uint32_t page;   /* among those that it carries of a block, in their order there (ring.h) */
+	uint64_t offset; /* answer: in the descriptor, and its bytes; else 0 */
+	uint64_t bytes;
 	uint8_t reserved[16];
 }; /* 64 bytes */
 

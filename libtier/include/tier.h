@@ -425,7 +425,7 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 
 /*
  * Where to write (block i of the put, part, layer, group): page_stride bytes, 4096-aligned, NULL
- * when out of range or not in the shard. Padding beyond page_bytes is not looked at: it is zeros.
+ * when out of range or not in the shard; padding is zeros. Pages of 2 MiB: it may ask the daemon.
  */
 void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group);
 

@@ -157,6 +157,7 @@ static int take_welcome(struct tier *t, struct attachment *a) REQUIRES(t->wire)
 	a->owners = m->welcome.flags & WIRE_OWNERS;
 	a->usage = m->welcome.flags & WIRE_USAGE;
 	a->slabs = m->welcome.flags & WIRE_SLABS;
+	a->places = m->welcome.flags & WIRE_PLACES;
 	rc = map_region(a, m->fd[0], m->welcome.boot_token);
 	if (rc == 0)
 		rc = map_staging(t, a, m->fd[1], m->welcome.staging_bytes);

@@ -76,6 +76,7 @@ struct attachment {
 	bool owners;    /* this daemon tells whose contexts are; constant */
 	bool usage;     /* ... and who holds what of them */
 	bool slabs;     /* it lends slabs to devices; constant */
+	bool places;    /* it grants places of puts; constant */
 	struct socket socket; /* used under tier.wire; its fd also polled */
 	int doorbell;
 	int event; /* completion eventfd */

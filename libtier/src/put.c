@@ -52,18 +52,22 @@ static int check_options(const struct tier_put_options *o, uint32_t part_count)
 
 static void plan_parts(struct put_plan *plan, const struct abi_geometry *g)
 {
+	uint32_t pages = 0;
+
 	plan->part_count = g->part_count;
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		const struct abi_part *from = &g->part[i];
 		struct put_part *part = &plan->part[i];
 
 		part->offset = plan->block_bytes;
+		part->before = pages;
 		part->layers = from->layers;
 		part->stride = from->page_stride;
 		if (plan->args.parts == 0 || plan->args.parts >> i & 1)
 			geometry_shard(from, plan->args.shard, plan->args.shards, &part->first,
 				       &part->groups);
 		plan->block_bytes += (uint64_t)part->layers * part->groups * part->stride;
+		pages += part->layers * part->groups;
 	}
 }
 
@@ -232,7 +236,8 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group)
 {
 	const struct put_part *at;
-	uint64_t page;
+	void *placed;
+	uint32_t page;
 
 	if (!p || connection_orphaned(p->t->alive) || block >= p->count ||
 	    part >= p->plan.part_count)
@@ -240,9 +245,10 @@ void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, 
 	at = &p->plan.part[part];
 	if (layer >= at->layers || group < at->first || group - at->first >= at->groups)
 		return NULL;
-	page = (uint64_t)layer * at->groups + (group - at->first);
-	return p->a->staging + p->data.start + block * p->plan.block_bytes + at->offset +
-	       page * at->stride;
+	page = layer * at->groups + (group - at->first);
+	placed = put_place(p, block, at->before + page, at->stride);
+	return placed ? placed : p->a->staging + p->data.start + block * p->plan.block_bytes +
+				 at->offset + (uint64_t)page * at->stride;
 }
 
 int tier_put_exists(const tier_put *p, uint32_t block)
@@ -273,6 +279,8 @@ int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uin
 
 	if (p->a != connection_attachment(t) || p->a->dead)
 		return error_note(-ENOTCONN, "put: the daemon went away since it began");
+	if (p->broken)
+		return error_note(-ENOMEM, "put: a place of it could not be mapped; abort it");
 	submit_collect(t);
 	rc = submit_entry(t, &s, rq);
 	if (rc)
@@ -280,6 +288,7 @@ int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uin
 	/* The piece is the request's now. */
 	p->a->puts--;
 	list_remove(&p->link);
+	put_unplace(p);
 	free(p);
 	return 0;
 }
@@ -295,6 +304,7 @@ static int commit_lost(struct tier *t, struct tier_put *p, uint64_t user_data)
 		return rc;
 	unstage(t, p);
 	list_remove(&p->link);
+	put_unplace(p);
 	free(p);
 	return 0;
 }
@@ -357,5 +367,6 @@ void put_drop(struct tier_put *p)
 		unstage(t, p);
 		list_remove(&p->link);
 	}
+	put_unplace(p);
 	free(p);
 }

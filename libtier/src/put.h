@@ -19,6 +19,7 @@ struct put_part {
 	uint32_t first;  /* first group of the shard */
 	uint32_t groups; /* of the shard; 0 = the put does not carry the part */
 	uint32_t stride;
+	uint32_t before; /* pages of a block that the put carries before the part's */
 };
 
 /* What follows from geometry and options before anything is reserved. */
@@ -32,6 +33,15 @@ struct put_plan {
 	uint16_t flags;       /* ABI_SQE_* */
 };
 
+/* Most pages of a put that are written where they stay; put_place.c. */
+#define PUT_PLACES_MAX 32u
+struct put_place {
+	void *at;
+	uint32_t block, page;
+	uint32_t bytes;
+	int watch; /* taken.h */
+};
+
 struct tier_put {
 	struct tier *t;
 	struct attachment *a; /* whose staging arena; counted in a->puts */
@@ -41,6 +51,11 @@ struct tier_put {
 	struct request_piece data;
 	uint32_t count;
 	struct put_plan plan;
+	/* tier.wire */
+	struct put_place place[PUT_PLACES_MAX];
+	uint32_t places;
+	bool unplaced; /* one was refused: all others are written to staging */
+	bool broken;   /* ... but the daemon takes it for written in place: no commit */
 };
 
 /* Errors: -EINVAL. */
@@ -59,6 +74,20 @@ int put_begin(tier_context *c, const tier_key *keys, uint32_t count, const struc
  */
 int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uint64_t user_data,
 	       struct request **rq) REQUIRES(t->lock);
+
+/* Can pages of this size be written where they stay at all? */
+static inline bool put_may_place(const struct tier_put *p, uint32_t bytes)
+{
+	return p->a->places && bytes && bytes % ABI_HUGE == 0;
+}
+
+/*
+ * put_place.c: where the page of the shard is to be written, if that is not in staging; else NULL.
+ * May ask the daemon.
+ */
+void *put_place(struct tier_put *p, uint32_t block, uint32_t page, uint32_t bytes);
+/* Nobody writes there any more. */
+void put_unplace(struct tier_put *p);
 
 /* Forget the put without a word to the daemon; its staging memory is free. */
 void put_drop(struct tier_put *p);

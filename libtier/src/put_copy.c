@@ -57,16 +57,39 @@ static int reap(struct put_stream *s)
 	return 0;
 }
 
+static void copy_part(struct tier_put *p, uint32_t block, const struct put_part *part,
+		      const uint8_t *from)
+{
+	uint8_t *staging = p->a->staging + p->data.start + block * p->plan.block_bytes;
+	uint32_t pages = part->layers * part->groups;
+
+	if (!put_may_place(p, part->stride)) {
+		memcpy(staging + part->offset, from + part->offset,
+		       (uint64_t)pages * part->stride);
+		return;
+	}
+	for (uint32_t i = 0; i < pages; i++) {
+		uint64_t at = part->offset + (uint64_t)i * part->stride;
+		void *to = put_place(p, block, part->before + i, part->stride);
+
+		memcpy(to ? to : staging + at, from + at, part->stride);
+	}
+}
+
+static void copy_block(struct tier_put *p, uint32_t block, const uint8_t *from)
+{
+	for (uint32_t i = 0; i < p->plan.part_count; i++)
+		copy_part(p, block, &p->plan.part[i], from);
+}
+
 static void copy_piece(struct put_stream *s, struct tier_put *p)
 {
-	uint8_t *to = p->a->staging + p->data.start;
 	const uint8_t *from = s->data + s->done * s->plan.block_bytes;
 
 	/* The daemon takes no byte of a block that it had when the put began. */
 	for (uint32_t i = 0; i < p->count; i++)
 		if (!tier_put_exists(p, i))
-			memcpy(to + i * s->plan.block_bytes, from + i * s->plan.block_bytes,
-			       s->plan.block_bytes);
+			copy_block(p, i, from + i * s->plan.block_bytes);
 }
 
 static int commit_piece(struct put_stream *s, struct tier_put *p)

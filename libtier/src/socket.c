@@ -196,6 +196,8 @@ static size_t least_bytes(uint16_t type)
 		return sizeof(struct wire_usage_list);
 	case WIRE_SLAB:
 		return sizeof(struct wire_slab);
+	case WIRE_PLACE:
+		return sizeof(struct wire_place);
 	case WIRE_OBJ_INFO:
 		return sizeof(struct wire_object_info);
 	case WIRE_OBJ_NAMES:

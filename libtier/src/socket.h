@@ -29,6 +29,7 @@ struct message {
 		struct wire_done done;
 		struct wire_usage_list usage;
 		struct wire_slab slab;
+		struct wire_place place;
 		struct wire_text text;
 		struct wire_error error;
 		uint8_t bytes[WIRE_MESSAGE_MAX];

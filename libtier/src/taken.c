@@ -24,12 +24,13 @@
 
 #define ENTRY_TAKEN 1u
 #define PIECES_MAX 16u
-#define ENTRIES_MAX (ABI_MEM_TIERS * ABI_CONTEXTS_MAX)
+#define PLACES_MAX 256u /* of puts that are open */
+#define ENTRIES_MAX (ABI_MEM_TIERS * ABI_CONTEXTS_MAX + PLACES_MAX)
 
 struct entry {
 	uint64_t base; /* atomic; 0 = free, ENTRY_TAKEN = being written */
 	uint64_t bytes;
-	uint64_t *usable; /* atomic */
+	uint64_t *usable; /* atomic; NULL = it is written */
 	uint32_t taken;	  /* atomic: how many pieces, */
 	pid_t pid;	  /* whose: a forked child has no mapping there */
 	uint32_t piece[PIECES_MAX]; /* atomic: ... and 1 + which */
@@ -99,9 +100,11 @@ int tier_fault(const void *address)
 	if (end - piece > ABI_HUGE)
 		end = piece + ABI_HUGE;
 	mark(e, (uint32_t)((piece - e->base) / ABI_HUGE));
-	atomic_store_relaxed_u64(e->usable, 0);
+	if (e->usable)
+		atomic_store_relaxed_u64(e->usable, 0);
 	atomic_store_release_u32(&any_ever, 1);
-	laid = mmap((void *)(uintptr_t)piece, end - piece, PROT_READ,
+	laid = mmap((void *)(uintptr_t)piece, end - piece,
+		    e->usable ? PROT_READ : PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	return laid != MAP_FAILED;
 }

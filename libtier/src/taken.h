@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /*
- * From now on a SIGBUS in [base, base + bytes) sets *usable to 0 and is over. Returns the entry for
+ * From now on a SIGBUS in [base, base + bytes) sets *usable to 0 and is over. Memory without a
+ * `usable` is written by us: stores go on into memory of ours, and nowhere. Returns the entry for
  * the others. Errors: -ENFILE more memory is mapped than there can be contexts; negative errno.
  */
 int taken_watch(const void *base, uint64_t bytes, uint64_t *usable);

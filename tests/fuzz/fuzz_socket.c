@@ -19,7 +19,7 @@
 #define MSEC 1000000ull
 #define ACTIVE_NS MSEC /* without entries until a client is parked */
 #define PEERS 3u
-#define TEMPLATES 9u
+#define TEMPLATES 10u
 #define CLIENTS 4u
 #define STAGING_MAX (1u << 20)
 
@@ -39,6 +39,7 @@ static struct {
 		struct wire_hello hello;
 		struct wire_ctx ctx;
 		struct wire_slab slab;
+		struct wire_place place;
 		struct wire_admin admin;
 		struct wire_error error;
 	} message[TEMPLATES];
@@ -124,6 +125,16 @@ static int shell_slab(struct shell *s, const struct core_range *range, int *fd, 
 	return fd[0] < 0 ? -errno : 0;
 }
 
+static int shell_place(struct shell *s, const struct core_range *range)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	(void)s;
+	FUZZ_CHECK(host_context_of(&sock.host, range->context_id));
+	FUZZ_CHECK(range->tier == ABI_TIER_CXL && range->bytes);
+	return fd < 0 ? -errno : fd;
+}
+
 static int shell_upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
 {
 	(void)s;
@@ -132,7 +143,8 @@ static int shell_upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
 }
 
 static const struct front_ops ops = { shell_create, shell_gone, shell_grant, shell_revoke,
-				      shell_slab, shell_upgrade, jobs_mark, jobs_passed };
+				      shell_slab, shell_place, shell_upgrade, jobs_mark,
+				      jobs_passed };
 
 static struct turn turn_begin(void)
 {
@@ -282,7 +294,8 @@ static void do_read(uint32_t peer)
 		FUZZ_CHECK(h->magic == WIRE_MAGIC && h->length == (size_t)n);
 		FUZZ_CHECK(h->type == WIRE_WELCOME || h->type == WIRE_CTX_INFO ||
 			   h->type == WIRE_DONE || h->type == WIRE_TEXT || h->type == WIRE_ERROR ||
-			   h->type == WIRE_USAGE_LIST || h->type == WIRE_SLAB);
+			   h->type == WIRE_USAGE_LIST || h->type == WIRE_SLAB ||
+			   h->type == WIRE_PLACE);
 		if (h->type == WIRE_ERROR)
 			FUZZ_CHECK((size_t)n == sizeof(m.error) && m.error.error < 0 &&
 				   m.error.text[0]);
@@ -501,6 +514,7 @@ static void open_front(void)
 		.clients_max = CLIENTS,
 		.staging_max = STAGING_MAX,
 		.user_contexts = HOST_CONTEXTS - 1,
+		.places = true,
 		.boot_token = 0x70cea,
 		.obs = &sock.obs,
 		.log = &sock.log,
@@ -545,11 +559,13 @@ void fuzz_open(void)
 	snprintf(sock.message[6].object.context, 8, "a");
 	snprintf(sock.message[6].object.name, 8, "name");
 	template(6, WIRE_OBJ_OPEN, sizeof(struct wire_object));
-	for (uint32_t i = 7; i < TEMPLATES; i++) {
+	for (uint32_t i = 7; i < 9; i++) {
 		sock.message[i].slab.context_id = 1u << 16; /* the first one of all */
 		sock.message[i].slab.tier = ABI_TIER_CXL;
 		template(i, i == 7 ? WIRE_SLAB_TAKE : WIRE_SLAB_LEAVE, sizeof(struct wire_slab));
 	}
+	sock.message[9].place.put = CORE_REQUESTS_MAX; /* the first one of all */
+	template(9, WIRE_PLACE, sizeof(struct wire_place));
 	open_front();
 }
 

@@ -104,8 +104,10 @@ static void do_copy(struct host *h, struct core_copy *copy)
 
 		FUZZ_CHECK(in_memory(h, it->dst, it->bytes));
 		FUZZ_CHECK(copy->src_tier == ABI_TIER_COUNT || in_memory(h, it->src, it->bytes));
+		FUZZ_CHECK(!copy->in_place == !!it->src);
 		FUZZ_CHECK(it->pad < it->bytes);
-		memcpy(it->dst, it->src, it->bytes - it->pad);
+		if (!copy->in_place)
+			memcpy(it->dst, it->src, it->bytes - it->pad);
 		memset((uint8_t *)it->dst + it->bytes - it->pad, 0, it->pad);
 		if (copy->checksum)
 			it->crc = crc32c(it->seed, it->dst, it->bytes);
@@ -436,6 +438,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 		.boot_token = 0x70cea,
 		.capacity = { HOST_HBM, h->cxl_bytes ? h->cxl_bytes : HOST_CXL, h->disk_bytes },
 		.table_bytes = h->table_bytes,
+		.place_bytes = ABI_UNIT,
 		.super = h->super,
 		.next_uid = catalog ? catalog->next_uid : 1,
 		.catalog_sequence = catalog ? catalog->sequence : 0,

@@ -96,6 +96,24 @@ static void test_an_index_is_one_slab(void **state)
 	client_close(&c);
 }
 
+/* This tier cannot be granted, which the daemon says, and who asks all the same is refused. */
+static void test_no_places_here(void **state)
+{
+	struct world *w = *state;
+	struct wire_place m = { .put = 1 };
+	struct client c;
+	union answer a;
+
+	assert_int_equal(client_open(&c, &w->d), 0);
+	assert_false(c.welcome.flags & WIRE_PLACES);
+	assert_true(client_ask(&c, &m, WIRE_PLACE, sizeof(m), &a) > 0);
+	assert_int_equal(a.error.error, -ENOENT);
+	m.reserved[2] = 1;
+	assert_true(client_ask(&c, &m, WIRE_PLACE, sizeof(m), &a) > 0);
+	assert_int_equal(a.error.error, -EINVAL);
+	client_close(&c);
+}
+
 static void test_left_as_often_as_taken(void **state)
 {
 	struct world *w = *state;
@@ -152,6 +170,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_who_gets_which, setup, world_end),
 		cmocka_unit_test_setup_teardown(test_an_index_is_one_slab, setup, world_end),
+		cmocka_unit_test_setup_teardown(test_no_places_here, setup, world_end),
 		cmocka_unit_test_setup_teardown(test_left_as_often_as_taken, setup, world_end),
 		cmocka_unit_test_setup_teardown(test_a_removed_context_wants_its_own, setup,
 						world_end),

@@ -210,26 +210,6 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	reserve(w, client, i, a);
 }
 
-/* The bytes of the ask's put, in the order of abi/ring.h; returns how many. */
-static uint64_t put_bytes(struct world *w, uint32_t client, const struct ask *a)
-{
-	const struct abi_geometry *g = &w->context[a->context].geometry;
-	uint8_t *to = w->client[client].staging + a->staging;
-
-	for (uint32_t n = 0; n < a->count; n++)
-		for (uint32_t page = 0; page < g->pages_per_block; page++) {
-			uint32_t p = page < 4 ? 0 : page < 6 ? 1 : 2;
-
-			if (a->parts && !(a->parts >> p & 1))
-				continue;
-			if (p == 0 && a->shards && page % 2 != a->shard)
-				continue;
-			model_page(w, a->context, a->first + n, page, to);
-			to += model_page_bytes(w, a->context, page);
-		}
-	return (uint64_t)(to - w->client[client].staging) - a->staging;
-}
-
 static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .user_data = i, .handle = a->handle };
@@ -243,7 +223,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		client_submit(w, client, &sqe);
 		return;
 	}
-	bytes = put_bytes(w, client, a);
+	bytes = client_put_bytes(w, client, a);
 	a->kind = ASK_COMMIT;
 	a->op = ABI_OP_PUT_COMMIT;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 2000) * MSEC;

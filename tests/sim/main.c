@@ -195,7 +195,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu bytes reinserted, %llu blocks "
 	       "proved, %llu flushes failed; %llu bytes read into HBM, %llu copied there, %llu "
 	       "times the other path, %llu blocks repaired; %llu slabs lent, %llu of them "
-	       "left when asked for; %llu drives drained, %llu added: %s\n",
+	       "left when asked for, %llu pages put in place; "
+	       "%llu drives drained, %llu added: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
 	       (unsigned long long)r->streams, (unsigned long long)r->layers,
@@ -218,7 +219,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->flushes_failed, (unsigned long long)r->direct,
 	       (unsigned long long)r->copied, (unsigned long long)r->path_failed,
 	       (unsigned long long)r->repaired, (unsigned long long)r->loans,
-	       (unsigned long long)r->recalled, (unsigned long long)r->drained,
+	       (unsigned long long)r->recalled, (unsigned long long)r->placed,
+	       (unsigned long long)r->drained,
 	       (unsigned long long)r->drives_added, r->failure[0] ? r->failure : "held");
 }
 

@@ -198,7 +198,8 @@ static bool do_copy(struct world *w, struct core_copy *copy)
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *it = &copy->item[i];
 
-		memcpy(it->dst, it->src, it->bytes - it->pad);
+		if (!copy->in_place)
+			memcpy(it->dst, it->src, it->bytes - it->pad);
 		memset((uint8_t *)it->dst + it->bytes - it->pad, 0, it->pad);
 		if (garbles) /* it was told by nobody, and the checksum is of what came */
 			*(uint8_t *)it->dst ^= 1;
@@ -425,6 +426,7 @@ static void config_draw(struct world *w, struct core_config *out)
 		.stream_hold_ns = WORLD_HOLD,
 		.stream_again_ns = 5 * MSEC,
 		.yield = world_chance(w, 300000),
+		.place_bytes = w->starve_ns % 4 == 1 ? ABI_UNIT : 0,
 		.direct = world_chance(w, 700000),
 		.admit_all = world_chance(w, 750000),
 		.discard = w->starve_ns % 8 != 0,

@@ -79,6 +79,7 @@ struct world_result {
 	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
 	uint64_t loans, recalled; /* slabs in devices; left because they were wanted back */
+	uint64_t placed;          /* pages that clients wrote where they stay */
 	/* two paths into HBM; bytes, times, blocks */
 	uint64_t direct, copied, path_failed, repaired;
 	uint64_t move;     /* at which it failed */

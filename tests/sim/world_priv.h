@@ -13,6 +13,7 @@
  *   path.c       two paths into HBM: a failing one costs nobody a page
  *   image.c      what the device would show after a crash at this moment
  *   theirs.c     what is whose: budgets, reservations, puts, conversations, dead clients' memory
+ *   bytes.c      what a client writes of a put, and where
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  *   wide.c       worlds with settings, sizes and requests that are rare
  */
@@ -393,6 +394,9 @@ void reader_fence(struct world *w);
 void reader_release(struct world *w, uint32_t client, uint32_t context);
 void reader_revoked(struct world *w, uint32_t client, uint32_t tier);
 void reader_rest(struct world *w);
+
+/* bytes.c */
+uint64_t client_put_bytes(struct world *w, uint32_t client, const struct ask *a);
 
 /* lend.c: slabs in devices of clients. WORLD_CLIENTS: of all. */
 void lend_forget(struct world *w, uint32_t client);

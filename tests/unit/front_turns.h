@@ -94,8 +94,15 @@ static inline int upgrade(struct shell *s, char why[FRONT_WHY_BYTES])
 	return -ENOENT;
 }
 
+static inline int no_place(struct shell *s, const struct core_range *range)
+{
+	(void)s;
+	(void)range;
+	return -ENOENT;
+}
+
 static const struct front_ops ops = { no_context, context_gone, no_grant, take_back, no_slab,
-				      upgrade, jobs_mark, jobs_passed };
+				      no_place, upgrade, jobs_mark, jobs_passed };
 
 struct fixture {
 	struct core *core;

@@ -639,6 +639,9 @@ static void test_numa_choice(void **state)
 		{ .bytes = 32 * gib, .free_bytes = 30 * gib, .allowed = true },
 		{ .bytes = 32 * gib, .allowed = true },
 	};
+	const struct cxl_node unlike[] = { { 32 * gib, 0, 0, true, 9 },
+					   { 20 * gib, 0, 0, true, 28 },
+					   { 15 * gib, 0, 0, true, 60 } };
 	struct backend_info info;
 
 	(void)state;
@@ -646,6 +649,7 @@ static void test_numa_choice(void **state)
 	assert_int_equal(cxl_numa_choose(node, 4), 3);
 	assert_int_equal(cxl_numa_choose(node, 3), -ENODEV);
 	assert_int_equal(cxl_numa_choose(node, 0), -ENODEV);
+	assert_int_equal(cxl_numa_choose(unlike, COUNT(unlike)), 1);
 	cxl_numa_describe(4, &node[4], &info);
 	assert_string_equal(info.name, "numa");
 	assert_string_equal(info.detail, "CPU-less node 4, 32.0 GiB");

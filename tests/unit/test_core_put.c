@@ -107,6 +107,67 @@ static void test_nobody_waits_for_a_writer_that_fails(void **state)
 	assert_int_equal(answer[1].value, BLOCKS);
 }
 
+static int place(uint32_t client, uint64_t put, uint32_t block, uint32_t page,
+		 struct core_range *out)
+{
+	const struct core_put_page at = { .put = put, .block = block, .page = page };
+
+	return core_put_place(host.core, client, &at, out);
+}
+
+/* What a client writes where it stays is nobody's before its commit, and nobody waits for it. */
+static void test_places_are_their_puts_alone(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	struct core_range first, again;
+	uint64_t put, other;
+
+	(void)state;
+	put = reserve(0, 0, 0);
+	other = reserve(1, 0, 0);
+	assert_int_equal(place(0, put, 0, 0, &first), 0);
+	assert_int_equal(place(0, put, 0, 0, &again), -EEXIST);
+	assert_int_equal(place(0, put, BLOCKS, 0, &again), -EINVAL);
+	assert_int_equal(place(0, put, 0, x->ix.pages_per_block, &again), -EINVAL);
+	assert_int_equal(place(1, put, 0, 1, &again), -ENOENT); /* another client's put */
+	assert_int_equal(place(1, other, 0, 0, &again), 0);
+	assert_true(again.offset != first.offset);
+	assert_true(x->placed && x->lent == 2);
+	commit(1, other); /* while the other one has the same page's place */
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[1].res, 0);
+	assert_int_equal(answer[1].value, BLOCKS);
+	assert_int_equal(place(0, put, 0, 1, &again), -EEXIST);
+	commit(0, put); /* the page has come from elsewhere */
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[0].res, 0);
+	assert_int_equal(answer[0].value, BLOCKS);
+	assert_int_equal(x->placed, 0);
+	assert_int_equal(x->lent, 0);
+}
+
+/* Not before the client has lost the right to write it. */
+static void test_a_place_is_free_when_its_put_is_over(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_ABORT };
+	struct core_range range;
+
+	(void)state;
+	sqe.handle = reserve(0, 0, 0);
+	assert_int_equal(place(0, sqe.handle, 0, 0, &range), 0);
+	assert_int_equal(place(0, sqe.handle, 0, 1, &range), 0);
+	host.held = true;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(x->lent, 2);
+	assert_int_equal(place(0, sqe.handle, 0, 2, &range), -ENOENT);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(x->placed, 0);
+	assert_int_equal(x->lent, 0);
+}
+
 /* What the other one has begun and not brought is looked for in each block, from any one on. */
 static void test_a_gap_in_any_block_is_filled(void **state)
 {
@@ -335,6 +396,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_hangs, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_fails, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_places_are_their_puts_alone, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_place_is_free_when_its_put_is_over, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_gap_in_any_block_is_filled, begin,
 						one_host_off),

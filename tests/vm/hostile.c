@@ -10,6 +10,7 @@
 
 #include "tests/vm/kmod.h"
 
+#define TELL_EVERY 100000u
 #define FDS_MAX 10
 #define MAPS_MAX 6
 #define STEPS_MAX 24
@@ -258,6 +259,8 @@ static void fuzz(uint64_t seed, uint32_t count)
 		sequence();
 		if (i % 256 == 0 && !comes_to_rest())
 			fail("broken: chunks are held for ever, seed %" PRIu64, seed + i);
+		if (i && i % TELL_EVERY == 0)
+			printf("%u of them so far\n", i);
 	}
 	printf("%u hostile sequences from seed %" PRIu64 "\n", count, seed);
 }

@@ -19,6 +19,7 @@ struct backend_info {
 	bool device;        /* memory of a device: not the host's, no processor can touch it */
 	bool direct;        /* of HBM: a block device can read straight into it */
 	bool own_memory;    /* not the host's: no control group counts it */
+	bool grants;        /* clients can be given the right to write a part (W10) */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
 	uint64_t capacity_most; /* bytes that there are; 0 = what the host has */
 };
@@ -64,6 +65,18 @@ struct mem_ops {
 	 * Errors: -EOPNOTSUPP this memory is there for as long as it is mapped.
 	 */
 	int (*revoke)(const struct mem_region *region, uint64_t client);
+	/*
+	 * A descriptor by which its holder may write this range, of whole ABI_HUGE, until commit(),
+	 * and back it; the caller closes it. The loop's thread. Errors: -EOPNOTSUPP it has no such
+	 * rights; -EBUSY somebody may write some of it; -ENOMEM, -EMFILE.
+	 */
+	int (*grant)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+	/*
+	 * Nobody but us stores there from now on; the bytes stay. What a device could still write
+	 * is copied to other memory, which takes the place of that. Worker threads. Errors: those
+	 * of prepare, -EIO; nobody stores there then, and its bytes are anything.
+	 */
+	int (*commit)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* The memory goes, whoever has it mapped. */
 	void (*destroy)(struct mem_region *region);
 	/* We let go of it: who has it mapped keeps it as it is, and nobody else can have it. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "libtier/abi/tier_mem.h"
@@ -40,6 +41,7 @@ static int module_probe(struct backend_info *info)
 		.name = "module",
 		.emulated = status.ordinary == status.total,
 		.own_memory = true,
+		.grants = true,
 		.capacity_auto = status.free * TIER_MEM_CHUNK,
 		.capacity_most = (status.total - status.retired) * TIER_MEM_CHUNK,
 	};
@@ -125,6 +127,56 @@ static int module_punch(const struct mem_region *region, uint64_t offset, uint64
 	return request(region, TIER_MEM_PUNCH, offset, bytes);
 }
 
+static int module_grant(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	struct tier_mem_slots args = {
+		.first = (uint32_t)(offset / ABI_HUGE),
+		.count = (uint32_t)(bytes / ABI_HUGE),
+	};
+	int rc = module_prepare(region, offset, bytes); /* a hole would be SIGBUS for the client */
+
+	if (rc)
+		return rc;
+	rc = ioctl(region->fd, TIER_MEM_GRANT, &args);
+	return rc < 0 ? -errno : rc;
+}
+
+/* By the kernel: memory that is gone or has poison is an error, no signal. */
+static int move_bytes(void *bounce, uint8_t *at, uint64_t bytes, bool back)
+{
+	const struct iovec ours = { bounce, bytes }, theirs = { at, bytes };
+	ssize_t n = back ? process_vm_writev(getpid(), &ours, 1, &theirs, 1, 0) :
+			   process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0);
+
+	return n == (ssize_t)bytes ? 0 : -EIO;
+}
+
+/* Other memory in place of this, with its bytes: what is pinned keeps the old one (K5). */
+static int replace(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	void *bounce = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *at = (uint8_t *)region->addr + offset;
+	int rc;
+
+	if (bounce == MAP_FAILED)
+		return -ENOMEM;
+	rc = move_bytes(bounce, at, bytes, false);
+	if (module_punch(region, offset, bytes) == 0 && rc == 0)
+		rc = module_prepare(region, offset, bytes);
+	if (rc == 0)
+		rc = move_bytes(bounce, at, bytes, true);
+	munmap(bounce, bytes);
+	return rc;
+}
+
+static int module_commit(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	int rc = request(region, TIER_MEM_COMMIT, offset, bytes);
+
+	return rc == -EBUSY ? replace(region, offset, bytes) : rc;
+}
+
 const struct mem_ops mem_cxl_module = {
 	.name = "module",
 	.probe = module_probe,
@@ -134,6 +186,8 @@ const struct mem_ops mem_cxl_module = {
 	.share = module_share,
 	.revoke = module_revoke,
 	.lend = mem_lend,
+	.grant = module_grant,
+	.commit = module_commit,
 	.destroy = module_destroy,
 	.leave = module_leave,
 	.prepare = module_prepare,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libtier/base/cleanup.h"
 #include "libtier/base/units.h"
 #include "tierd/backend/mem_common.h"
 
@@ -21,19 +22,44 @@
 /* Of what is free on the node: the kernel keeps some for itself. */
 #define SHARE_PERCENT 90
 
+static bool may_use(const struct cxl_node *node)
+{
+	return !node->has_cpus && node->allowed && node->bytes;
+}
+
+static bool is_better(const struct cxl_node *node, const struct cxl_node *than)
+{
+	return node->read_mbs != than->read_mbs ? node->read_mbs > than->read_mbs :
+						  node->bytes > than->bytes;
+}
+
 int cxl_numa_choose(const struct cxl_node *node, uint32_t count)
 {
 	int best = -ENODEV;
 	uint64_t most = 0;
 
-	for (uint32_t i = 0; i < count; i++) {
-		/* Several: the largest. Interleaving over them is for a config to ask. */
-		if (node[i].has_cpus || !node[i].allowed || node[i].bytes <= most)
-			continue;
-		most = node[i].bytes;
-		best = (int)i;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		if (may_use(&node[i]) && node[i].bytes > most)
+			most = node[i].bytes;
+	/* Interleaving over several is for a config to ask. */
+	for (uint32_t i = 0; i < count; i++)
+		if (may_use(&node[i]) && node[i].bytes >= most / 2 &&
+		    (best < 0 || is_better(&node[i], &node[best])))
+			best = (int)i;
 	return best;
+}
+
+/* Every kernel that reads the table has it there. */
+static uint32_t read_mbs(uint32_t node)
+{
+	char path[96];
+	FILE *f CLEANUP_FCLOSE = NULL;
+	unsigned mbs = 0;
+
+	snprintf(path, sizeof(path),
+		 "/sys/devices/system/node/node%u/access0/initiators/read_bandwidth", node);
+	f = fopen(path, "re");
+	return f && fscanf(f, "%u", &mbs) == 1 ? mbs : 0;
 }
 
 int cxl_numa_find(struct cxl_node *found)
@@ -62,6 +88,7 @@ int cxl_numa_find(struct cxl_node *found)
 			.has_cpus = numa_node_to_cpus((int)i, cpus) ||
 				    numa_bitmask_weight(cpus) > 0,
 			.allowed = numa_bitmask_isbitset(numa_all_nodes_ptr, i),
+			.read_mbs = read_mbs(i),
 		};
 	}
 	numa_free_cpumask(cpus);
@@ -96,6 +123,12 @@ void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_in
 	*info = (struct backend_info){ .name = "numa" };
 	snprintf(info->detail, sizeof(info->detail), "CPU-less node %d, %s", node,
 		 units_print_bytes(text, found->bytes));
+	if (found->read_mbs) {
+		size_t n = strlen(info->detail);
+
+		snprintf(info->detail + n, sizeof(info->detail) - n, ", read at %.1f GB/s by HMAT",
+			 found->read_mbs / 1e3);
+	}
 	info->capacity_auto = found->free_bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE;
 	info->capacity_most = found->bytes;
 }
@@ -183,6 +216,8 @@ const struct mem_ops mem_cxl_numa = {
 	.share = mem_share,
 	.revoke = mem_revoke,
 	.lend = numa_lend,
+	.grant = mem_grant,
+	.commit = mem_grant,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

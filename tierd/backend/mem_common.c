@@ -193,6 +193,14 @@ int mem_revoke(const struct mem_region *region, uint64_t client)
 	return -EOPNOTSUPP;
 }
 
+int mem_grant(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	(void)region;
+	(void)offset;
+	(void)bytes;
+	return -EOPNOTSUPP;
+}
+
 int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
 	     uint32_t *count)
 {

@@ -42,6 +42,7 @@ int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_hint_none(const struct mem_ops *self, const struct core_copy *copy);
 int mem_revoke(const struct mem_region *region, uint64_t client);
+int mem_grant(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
 	     uint32_t *count);
 void mem_destroy(struct mem_region *region);
@@ -80,9 +81,13 @@ struct cxl_node {
 	uint64_t free_bytes;
 	bool has_cpus;
 	bool allowed; /* by this process's cpuset */
+	uint32_t read_mbs; /* by the firmware (HMAT), from the nearest processors; 0 = unknown */
 };
 
-/* The index of the node to use of these, or -ENODEV. */
+/*
+ * The index of the node to use of these: the quickest of those that are at least half as large as
+ * the largest, by size where that is all that is known. Errors: -ENODEV.
+ */
 int cxl_numa_choose(const struct cxl_node *node, uint32_t count);
 /* The same of this host's; *found describes it. Errors: -ENODEV, -ENOMEM. */
 int cxl_numa_find(struct cxl_node *found);

@@ -238,13 +238,13 @@ static int policy_alloc(struct context *x)
 	return lanes_open(&x->lanes, policy, size);
 }
 
-static int private_alloc(struct context *x)
+static int private_alloc(const struct core *c, struct context *x)
 {
 	const struct abi_geometry *g = &x->spec.geometry;
 
-	x->meta = calloc(x->plan.blocks_max, sizeof(*x->meta));
-	x->lapse_ms = calloc(x->plan.blocks_max, sizeof(*x->lapse_ms));
-	x->streamed_ms = calloc(x->plan.blocks_max, sizeof(*x->streamed_ms));
+	x->meta = cold_alloc(c, x->plan.blocks_max, sizeof(*x->meta));
+	x->lapse_ms = cold_alloc(c, x->plan.blocks_max, sizeof(*x->lapse_ms));
+	x->streamed_ms = cold_alloc(c, x->plan.blocks_max, sizeof(*x->streamed_ms));
 	x->page_part = calloc(g->pages_per_block, 1);
 	if (!x->meta || !x->lapse_ms || !x->streamed_ms || !x->page_part ||
 	    descs_open(&x->descs, x->plan.blocks_max, g->pages_per_block) ||
@@ -326,7 +326,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why));
 	if (!err) {
 		tables_map(c, x);
-		err = private_alloc(x);
+		err = private_alloc(c, x);
 	}
 	if (!err)
 		err = spaces_open(c, x);

@@ -33,7 +33,7 @@ struct context {
 	uint32_t id;    /* as clients know it: index and generation */
 	uint32_t index; /* in core.context, bitmaps, lists, hazard words */
 	uint32_t attached;
-	uint32_t lent; /* slabs that devices have, by client */
+	uint32_t lent; /* slabs that devices have, by client, and of places that puts have */
 	uint32_t sweep_slot;
 	uint64_t epoch_seen; /* highest in any record: a raised epoch that a crash undid */
 	struct disk_context spec;
@@ -79,6 +79,7 @@ struct context {
 	uint64_t gone_token;
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
 	uint64_t detached;                /* places not free yet that no page names any more */
+	uint64_t placed;                  /* bytes of places of puts, which no page names yet */
 	struct ledger salts;
 	uint64_t lead_ns[ABI_MEM_TIERS]; /* lead.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */

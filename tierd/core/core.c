@@ -241,10 +241,10 @@ static void context_release(struct core *c, struct context *x)
 	siblings_close(&x->siblings);
 	tenants_close(&x->tenants);
 	descs_close(&x->descs);
-	free(x->lapse_ms);
-	free(x->streamed_ms);
+	cold_free(c, x->lapse_ms);
+	cold_free(c, x->streamed_ms);
 	ledger_close(&x->salts);
-	free(x->meta);
+	cold_free(c, x->meta);
 	free(x->page_part);
 	free(x);
 }

@@ -56,7 +56,18 @@ struct core_limit {
 	uint64_t soft, hard;
 };
 
+/*
+ * Zeroed memory for large tables that are looked at a few times a request: blocks' metadata,
+ * conversations. All zero: the C library's.
+ */
+struct core_cold {
+	void *arg;
+	void *(*alloc)(void *arg, size_t count, size_t bytes);
+	void (*free)(void *arg, void *memory); /* NULL is fine */
+};
+
 struct core_config {
+	struct core_cold cold;
 	uint64_t boot_token;
 	uint64_t secret; /* random, and told to nobody */
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
@@ -82,6 +93,7 @@ struct core_config {
 	uint32_t device_depth;                  /* operations on the device at a time; 0 = 64 */
 	uint32_t writeback_percent;             /* of the device's time, at least; 0 = 10 */
 	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
+	uint64_t place_bytes; /* CXL grants such pieces to who writes them (W10); 0 = it cannot */
 	bool direct;                            /* the device can write into HBM */
 	bool yield;                             /* background only when there is no demand */
 	bool discard;                           /* tell the device what dead segments held */
@@ -182,6 +194,12 @@ struct core_copy {
 	uint8_t checksum;
 	uint8_t src_tier; /* ABI_TIER_*, or ABI_TIER_COUNT for a client's staging */
 	uint8_t dst_tier;
+	/*
+	 * Nothing is copied (src is NULL): the client that may write dst loses the right to, then
+	 * it is padded and summed where it is.
+	 */
+	uint8_t in_place;
+	uint32_t context_id; /* ... of that context's memory */
 	uint32_t order; /* layer, among equal deadlines */
 	uint64_t deadline_ns;
 	int32_t res; /* set by the shell: 0 or negative errno */
@@ -465,6 +483,25 @@ struct core_trial {
 	uint64_t would_read; /* ... and that would have, had that policy chosen */
 };
 const struct core_trial *core_policy_tried(const struct core *c);
+
+/* ---- places of puts ------------------------------------------------------------------------ */
+
+struct core_put_page {
+	uint64_t put;  /* its handle */
+	uint32_t block;
+	uint32_t page; /* among those that the put carries of a block, in their order (ring.h) */
+};
+
+/*
+ * The client is going to write that page of its open put where it stays: *out. The shell grants it
+ * the right to, and a copy in place ends that. Errors: -ENOENT no such open put; -EINVAL it has no
+ * such page; -EOPNOTSUPP a page that is no whole pieces; -EEXIST somebody brings it already;
+ * -EAGAIN no room.
+ */
+int core_put_place(struct core *c, uint32_t client, const struct core_put_page *at,
+		   struct core_range *out);
+/* Nobody was granted it: the page comes from staging. */
+void core_put_unplace(struct core *c, uint32_t client, const struct core_put_page *at);
 
 /* ---- slabs in devices of clients ----------------------------------------------------------- */
 

@@ -6,6 +6,8 @@
 #ifndef TIERD_CORE_STATE_H
 #define TIERD_CORE_STATE_H
 
+#include <stdlib.h>
+
 #include "tierd/core/book/account.h"
 #include "tierd/core/context.h"
 #include "tierd/core/op/pin.h"
@@ -229,6 +231,21 @@ void context_maybe_gone(struct core *c, struct context *x);
 
 #include "tierd/core/book/book.h"
 #include "tierd/core/book/room.h"
+static inline void *cold_alloc(const struct core *c, size_t count, size_t bytes)
+{
+	const struct core_cold *cold = &c->config.cold;
+
+	return cold->alloc ? cold->alloc(cold->arg, count, bytes) : calloc(count, bytes);
+}
+
+static inline void cold_free(const struct core *c, void *memory)
+{
+	if (c->config.cold.alloc)
+		c->config.cold.free(c->config.cold.arg, memory);
+	else
+		free(memory);
+}
+
 #include "tierd/core/io/actions.h"
 #include "tierd/core/move/move.h"
 #include "tierd/core/op/op.h"

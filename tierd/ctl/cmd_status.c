@@ -157,6 +157,10 @@ static void show_memory(const json_t *status, FILE *to)
 	fprintf(to, "           tables of contexts %s of %s, and %s for a moment\n",
 		ctl_bytes(a, status, "memory.tables"), ctl_bytes(b, status, "memory.tables_most"),
 		ctl_bytes(d, status, "memory.slack"));
+	if (json_integer_value(json_at(status, "memory.cold_bytes")))
+		fprintf(to, "           cold tables %s by memkind (%s): so much less DRAM\n",
+			ctl_bytes(a, status, "memory.cold_bytes"),
+			ctl_text(b, status, "memory.cold"));
 }
 
 /* Contexts that could not be made: they are kept, and serve nobody. */

@@ -208,7 +208,7 @@ static void hello(struct front *f, struct turn *t, struct connection *lobby)
 	m->staging_bytes = s->staging.bytes;
 	m->client_id = s->id;
 	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS | WIRE_USAGE |
-		   WIRE_SLABS;
+		   WIRE_SLABS | (f->config.places ? WIRE_PLACES : 0);
 	fd[0] = s->region.fd;
 	fd[1] = s->staging.fd;
 	fd[2] = s->doorbell;
@@ -241,6 +241,7 @@ static const struct message_kind kinds[] = {
 	{ WIRE_SLAB_TAKE, false, sizeof(struct wire_slab), sizeof(struct wire_slab), slab_take },
 	{ WIRE_SLAB_LEAVE, false, sizeof(struct wire_slab), sizeof(struct wire_slab),
 	  slab_leave },
+	{ WIRE_PLACE, false, sizeof(struct wire_place), sizeof(struct wire_place), place_take },
 	{ WIRE_OBJ_OPEN, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_CREATE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_COMMIT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },

@@ -39,6 +39,8 @@ struct front_ops {
 	uint32_t (*context_revoke)(struct shell *s, uint64_t client, uint32_t *tiers);
 	/* A slab for a device: as mem_ops.lend. */
 	int (*slab_lend)(struct shell *s, const struct core_range *range, int *fd, uint32_t *count);
+	/* The right to write a place of a put: as mem_ops.grant. */
+	int (*place_grant)(struct shell *s, const struct core_range *range);
 	/* The daemon is to end soon, and its program to start anew with what it leaves. */
 	int (*upgrade)(struct shell *s, char why[FRONT_WHY_BYTES]);
 	/* Jobs of the workers: has everything submitted up to the mark ended? (worker.h) */
@@ -53,6 +55,7 @@ struct front_config {
 	uint32_t clients_max; /* <= CORE_CLIENTS_MAX */
 	uint64_t staging_max;
 	uint32_t user_contexts; /* most that one user owns */
+	bool places; /* CXL can be granted for writing (W10) */
 	uint64_t boot_token;
 	struct core *core;
 	struct objects *objects; /* NULL = this daemon keeps none */

@@ -154,6 +154,7 @@ struct front {
 		struct wire_hello hello;
 		struct wire_ctx ctx;
 		struct wire_slab slab;
+		struct wire_place place;
 		struct wire_admin admin;
 		struct wire_object object;
 		struct wire_object_hold hold;
@@ -261,6 +262,9 @@ void slab_take(struct front *f, struct turn *t, struct connection *s);
 void slab_leave(struct front *f, struct turn *t, struct connection *s);
 /* Clients see in their regions that some are wanted back. */
 void slab_tick(struct front *f);
+
+/* place.c: places of puts */
+void place_take(struct front *f, struct turn *t, struct connection *s);
 
 /* object.c: the messages about objects */
 void object_ask(struct front *f, struct turn *t, struct connection *s);

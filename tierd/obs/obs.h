@@ -101,6 +101,8 @@ struct obs {
 	struct core_handover handover; /* what was taken from the former daemon */
 	struct obs_aside *aside; /* owned by the shell */
 	uint32_t asides;
+	const char *cold_kind; /* NULL = cold tables are in DRAM; else where, */
+	const uint64_t *cold_bytes; /* ... and how many there are */
 	uint64_t fixed_bytes; /* of memory, beside the tiers, before there is a context or client */
 	uint64_t turns, sleeps;
 	uint64_t turn_ns_most; /* the longest, without its sleep */

@@ -180,15 +180,18 @@ static json_t *memory(const struct obs *o, const struct obs_question *q,
 		      const struct core_stats *stats)
 {
 	uint64_t tables = o->limits.table_bytes, used = stats->table_bytes, clients = 0;
+	uint64_t cold = o->cold_kind ? *o->cold_bytes : 0;
 
 	for (uint32_t i = 0; i < q->connections; i++)
 		clients += q->connection[i].staging_bytes + q->connection[i].region_bytes;
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "tables", obs_number(used),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "tables", obs_number(used),
 			 "tables_most", obs_number(tables), "slack",
 			 obs_number(stats->slack_bytes), "fixed", obs_number(o->fixed_bytes),
 			 "clients", obs_number(clients), "most",
 			 obs_number(o->fixed_bytes + clients + stats->slack_bytes +
-				    (tables > used ? tables : used)));
+				    (tables > used ? tables : used)),
+			 "cold", o->cold_kind ? o->cold_kind : "dram", "cold_bytes",
+			 obs_number(cold));
 }
 
 /* Contexts that could not be made; whose they are is theirs and the operators' to know. */

@@ -9,7 +9,7 @@
 # machine: -device cxl-type3,bus=rp13,volatile-memdev=cxlm0,id=cxl-vmem0,sn=0x1
 # machine: -M cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G
 # kernel: slub_debug=FZPU page_poison=1
-# seconds: 400
+# seconds: 600
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -27,6 +27,12 @@ insmod "$ko" ram_chunks=96
 daemon 160MiB --set quarantine.percent=25
 ctl status | grep -q 'of ordinary memory' || fail 'the module was not found'
 "$BUILD/vm/stopped" 64 || fail 'a stopped client'
+daemon_ends
+whole 96
+
+echo 'module: puts in place'
+daemon 160MiB
+"$BUILD/vm/place" "${COMMITS:-1000}" || fail 'puts in place'
 daemon_ends
 whole 96
 rmmod tier_mem

@@ -7,10 +7,22 @@
 set -euo pipefail
 
 . tests/vm/kmod.sh
+planted=${ko/kernel-mod/kernel-plants}
+
+# With the unmapping left out a put in place is no commit: the writer goes on.
+insmod "$planted" ram_chunks=48 plant="$(tests/vm/plants.py --list |
+	sed -n 's/ commit-unmaps-nothing .*//p')"
+daemon 80MiB
+said=$("$BUILD/vm/place" 20 2>&1) || true
+grep 'changed after commit' <<<"$said" || fail "a byte that changes was not found: $said"
+kill "$daemon"
+wait "$daemon" || fail 'the daemon ends badly'
+rmmod tier_mem
+
 missed=0
 found=0
 while read -r number name program; do
-	insmod "${ko/kernel-mod/kernel-plants}" ram_chunks=48 plant="$number"
+	insmod "$planted" ram_chunks=48 plant="$number"
 	case $program in
 	module) arguments=(4 3) ;;
 	pins) arguments=(4) ;;

@@ -1,7 +1,7 @@
 # A NUMA node without processors, as CXL memory that is online looks: the daemon finds it by
-# itself, says so, and every byte of the tier lies there.
-# machine: -object memory-backend-ram,id=dram,size=2G -numa node,nodeid=0,memdev=dram,cpus=0-1
-# machine: -object memory-backend-ram,id=far,size=1G -numa node,nodeid=1,memdev=far
+# itself, says so, and every byte of the tier lies there; with meta.memory its cold tables, too.
+# machine: -object memory-backend-ram,id=dram,size=1G -numa node,nodeid=0,memdev=dram,cpus=0-1
+# machine: -object memory-backend-ram,id=far,size=2G -numa node,nodeid=1,memdev=far
 # machine: -numa dist,src=0,dst=1,val=30
 # memory: 3G
 # seconds: 180
@@ -13,6 +13,7 @@ ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
 
 "$BUILD/tierd" --foreground --socket /mnt/sock --store /mnt/store --set nvme.size=64MiB \
 	--set nvme.buffered=yes --set hbm.size=8MiB \
+	--set meta.memory=capacity \
 	--set request.deadline=1min --set put.deadline=1min 2>/mnt/log &
 for _ in $(seq 300); do [ ! -S /mnt/sock ] || break; sleep 0.1; done
 
@@ -27,6 +28,12 @@ maps=$(grep -h 'tier-cxl' /proc/"$!"/numa_maps) || fail 'no mapping of the tier'
 echo "$maps"
 grep -q ' N1=' <<<"$maps" || fail 'nothing lies on node 1'
 ! grep -q ' N0=' <<<"$maps" || fail 'pages of the tier lie in DRAM'
+
+# The cold tables lie there by memkind: no other mapping of ordinary memory does.
+ctl status | grep 'cold tables .* by memkind (capacity)' || fail 'the status says no cold tables'
+awk '/ anon=/ && / N1=/ { for (i = 1; i <= NF; i++) if (sub("N1=", "", $i)) n += $i }
+	END { print "figure: " n * 4 " KiB of the cold tables on the far node"; exit n == 0 }' \
+	/proc/"$!"/numa_maps || fail 'no cold table lies on node 1'
 ctl check
 kill %1
 wait %1

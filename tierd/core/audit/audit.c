@@ -20,6 +20,7 @@ struct recount {
 	uint64_t stream_counts[ABI_MEM_TIERS]; /* of streams on pages */
 	uint64_t detached[ABI_MEM_TIERS];      /* of places that no page names any more */
 	uint64_t detached_places, reserved_most;
+	uint64_t placed; /* bytes of puts' places that no page names yet */
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme, records;
 	uint64_t staged; /* bytes brought ahead and not read */
@@ -245,6 +246,31 @@ static void audit_detached(struct audit *a, const struct context *x, struct reco
 		}
 }
 
+/* Places that clients write: their puts know them, or the jobs by which they let go of them. */
+static void audit_places(struct audit *a, const struct context *x, struct recount *n)
+{
+	uint64_t lent = 0;
+
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		const struct put *p = &a->c->puts.table[i];
+
+		for (uint32_t k = 0; p->used && p->ctx == x && k < p->places; k++, lent++)
+			n->placed += page_stride(
+				x, shard_page(x, p, p->place[k].cursor % p->pages).page);
+	}
+	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++) {
+		const struct core_copy *copy = &a->c->copy[i];
+
+		if (!copy->count || !copy->in_place || copy->context_id != x->id)
+			continue;
+		lent += copy->count;
+		for (uint32_t k = 0; copy->priv.owner == x && k < copy->count; k++)
+			n->placed += copy->item[k].bytes;
+	}
+	a->puts_lent += lent;
+	audit_compare(a, audit_whose(a, x), "bytes of places of puts", n->placed, x->placed);
+}
+
 static void audit_attached(struct audit *a, const struct context *x)
 {
 	uint64_t attached = 0;
@@ -320,7 +346,9 @@ static void audit_tier(struct audit *a, const struct context *x, const char *who
 	if (!x->space[t])
 		return;
 	space_stats(x->space[t], &st);
-	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->detached[t] + moving, st.live);
+	audit_compare(a, whose, "bytes of places",
+		      n->bytes[t] + n->detached[t] + moving +
+			      (t == ABI_TIER_CXL ? n->placed : 0), st.live);
 	audit_space(a, whose, x->space[t], t == ABI_TIER_CXL ? n->reserved : NULL);
 	a->charged[t] += st.charged;
 	a->places[t] += st.live;
@@ -348,6 +376,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_needs(a, x);
 	audit_runs(a, x);
 	audit_detached(a, x, &n);
+	audit_places(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
 	a->reserved_most += n.reserved_most * x->spec.geometry.block_bytes;
@@ -503,17 +532,19 @@ static void audit_store(struct audit *a)
 
 static void audit_lent(struct audit *a)
 {
-	uint64_t clients = 0, contexts = 0;
+	uint64_t clients = a->puts_lent, contexts = 0;
+	uint64_t lent = a->c->evict.lends.count + a->c->puts.lent;
 
+	audit_compare(a, "host", "places of puts", a->puts_lent, a->c->puts.lent);
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
 		clients += a->c->client[i].lends;
 	for (uint32_t i = 0; i < a->c->contexts_high; i++) {
 		contexts += a->c->context[i] ? a->c->context[i]->lent : 0;
 		a->lent += a->c->context[i] ? a->c->context[i]->index_lent : 0;
 	}
-	audit_compare(a, "host", "slabs in devices", a->lent, a->c->evict.lends.count);
-	audit_compare(a, "clients", "slabs in devices", clients, a->c->evict.lends.count);
-	audit_compare(a, "contexts", "slabs in devices", contexts, a->c->evict.lends.count);
+	audit_compare(a, "host", "slabs in devices", a->lent, lent);
+	audit_compare(a, "clients", "slabs in devices", clients, lent);
+	audit_compare(a, "contexts", "slabs in devices", contexts, lent);
 }
 
 /* Connections hold their accounts, whether they have put anything or not. */

@@ -28,7 +28,8 @@ struct audit {
 	uint64_t stream_holds;                 /* ... on blocks */
 	uint64_t live;                         /* on NVMe */
 	uint64_t staged;                       /* brought ahead and not used so far */
-	uint64_t lent;                         /* slabs in devices, by client */
+	uint64_t lent;                         /* slabs in devices, by client, and of places */
+	uint64_t puts_lent;                    /* ... the latter */
 };
 
 void audit_tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -25,8 +25,10 @@
 
 int conversations_open(struct core *c)
 {
-	c->conversations.table = calloc(CONVERSATIONS_MAX, sizeof(*c->conversations.table));
-	c->conversations.chunk = calloc(CONVERSATION_CHUNKS, sizeof(*c->conversations.chunk));
+	c->conversations.table =
+		cold_alloc(c, CONVERSATIONS_MAX, sizeof(*c->conversations.table));
+	c->conversations.chunk =
+		cold_alloc(c, CONVERSATION_CHUNKS, sizeof(*c->conversations.chunk));
 	c->conversations.tenant = calloc(THINK_TENANTS, sizeof(*c->conversations.tenant));
 	c->conversations.next_ns = UINT64_MAX;
 	return c->conversations.table && c->conversations.chunk && c->conversations.tenant
@@ -36,8 +38,8 @@ int conversations_open(struct core *c)
 
 void conversations_close(struct core *c)
 {
-	free(c->conversations.table);
-	free(c->conversations.chunk);
+	cold_free(c, c->conversations.table);
+	cold_free(c, c->conversations.chunk);
 	free(c->conversations.tenant);
 }
 

@@ -78,7 +78,7 @@ struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
 	c->copies++;
 	copy->count = 0;
 	copy->klass = (uint8_t)klass;
-	copy->checksum = 0;
+	copy->checksum = copy->in_place = 0;
 	copy->res = 0;
 	copy->order = 0;
 	copy->deadline_ns = 0;

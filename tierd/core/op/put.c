@@ -238,6 +238,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->done = p->freed = p->kept_on = p->counted = p->visible = 0;
 	p->prepared = p->look = p->gap = p->begun = p->drives = 0;
 	p->ending = p->freeing = p->shared = p->replaced = false;
+	p->places = 0;
 	memset(p->mine, 0, sizeof(p->mine));
 	memset(p->kept, 0, sizeof(p->kept));
 	p->next = k->puts;

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_shard.c and
- * put_end.c. A last part of state.h, which includes it.
+ * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_place.c,
+ * put_shard.c and put_end.c. A last part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_PUT_H
 #define TIERD_CORE_PUT_H
 
 #define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
+
+/* Most pages of a put that its client writes where they stay. */
+#define PUT_PLACES_MAX 32u
+struct put_place {
+	uint64_t offset;
+	uint32_t cursor; /* of the put: block * pages + page */
+};
 
 struct put {
 	bool used, committing;
@@ -49,6 +56,8 @@ struct put {
 	uint32_t kept_on, freed;   /* ... retained, let go */
 	struct put *next_freeing;  /* ... nobody else comes back to it */
 	struct put *next;          /* free list, or its client's */
+	uint32_t places;
+	struct put_place place[PUT_PLACES_MAX];
 };
 
 /* put.c */
@@ -75,6 +84,25 @@ static inline bool put_mine(const struct put *p, uint32_t i)
 
 /* put_copy.c: start what copies can start. False: it waits for room, or failed for want of it. */
 bool put_copy(struct core *c, struct request *r);
+
+/*
+ * put_place.c: places that the client may write. Until they are settled, by the end of a copy job
+ * in place, their slabs are lent.
+ */
+int64_t put_alloc(struct core *c, struct put *p, uint32_t slot, uint32_t page);
+struct put_place *put_place_of(struct put *p, uint32_t cursor); /* NULL: it has none there */
+void put_place_forget(struct put *p, struct put_place *at);
+void put_places_settled(struct core *c, struct context *x, const struct core_copy *copy);
+/* What it has left goes. False: there are no copy jobs for that now. */
+bool put_places_drop(struct core *c, struct put *p);
+
+static inline void put_copy_in_place(struct core_copy *copy, const struct context *x)
+{
+	copy->in_place = 1;
+	copy->context_id = x->id;
+	copy->src_tier = ABI_TIER_COUNT;
+	copy->dst_tier = ABI_TIER_CXL;
+}
 
 /* put_shard.c */
 struct shard_page {

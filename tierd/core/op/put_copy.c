@@ -52,6 +52,7 @@ static void put_copied(struct core *c, struct core_copy *copy)
 {
 	struct request *r = copy->priv.owner;
 
+	put_places_settled(c, r->ctx, copy);
 	for (uint32_t i = 0; i < copy->count; i++) {
 		int err = page_copied(c, r, copy, i);
 
@@ -90,13 +91,14 @@ static struct core_copy *copy_begin(struct core *c, struct request *r)
 static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 		      const struct shard_page *s, uint64_t offset)
 {
-	const struct put *p = r->put;
+	struct put *p = r->put;
+	struct put_place *own = put_place_of(p, r->cursor);
 	struct context *x = r->ctx;
 	uint32_t slot = p->ref[s->block].slot;
 	const struct core_copy_item item = {
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
-		.src = c->client[r->client].open.staging + r->sqe.arg_offset +
-		       s->block * p->block_bytes + s->offset,
+		.src = own ? NULL : c->client[r->client].open.staging + r->sqe.arg_offset +
+				    s->block * p->block_bytes + s->offset,
 		.bytes = page_stride(x, s->page),
 		.pad = page_padding(x, s->page),
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
@@ -105,6 +107,10 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 
 	block_page_taken(c, x, slot, s->page, ABI_TIER_CXL, offset);
 	sched_copy_add(copy, &item, slot, s->page);
+	if (!own)
+		return;
+	put_copy_in_place(copy, x);
+	put_place_forget(p, own);
 }
 
 /* Does item `cursor` (*s) want a copy? Blocks that are whole or gone are stepped over at once. */
@@ -139,18 +145,15 @@ static int64_t copy_place(struct core *c, struct request *r, const struct shard_
 {
 	uint32_t slot = r->put->ref[s->block].slot, page = s->page;
 	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
-	int64_t place = -ENOENT;
+	const struct put_place *own = put_place_of(r->put, r->cursor);
 
 	if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_ABSENT)
 		return -EAGAIN;
-	if (r->put->reservation)
-		place = reserve_draw(c, r->put, slot, page);
-	if (place >= 0)
-		return place;
-	place = place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
-	if (place >= 0 && r->put->reservation)
-		reserve_beside(c, r->put);
-	return place;
+	if (!own)
+		return put_alloc(c, r->put, slot, page);
+	/* It was charged to nobody until now. */
+	return quota_left(c, r->ctx, slot, ABI_TIER_CXL) < page_stride(r->ctx, page) ?
+		       -EDQUOT : (int64_t)own->offset;
 }
 
 /* Pages that the put may still want at once, the one at the cursor first: no more need to leave. */
@@ -196,6 +199,12 @@ bool put_copy(struct core *c, struct request *r)
 		meter_charge(&c->meter, 1);
 		if (!wants_copy(r, &s))
 			continue;
+		/* A job is all in place, or not at all. */
+		if (copy && copy->count && copy->in_place != !!put_place_of(r->put, r->cursor)) {
+			copy_submit(c, r, copy);
+			copy = NULL;
+			continue;
+		}
 		if (!copy)
 			copy = copy_begin(c, r);
 		offset = copy ? copy_place(c, r, &s) : -EAGAIN;

@@ -93,6 +93,8 @@ static void block_free(struct core *c, struct put *p, uint32_t i)
 static bool put_free(struct core *c, struct put *p)
 {
 	p->committing = true; /* nobody finds it any more */
+	if (!put_places_drop(c, p))
+		return false;
 	for (; p->freed < p->done && !meter_spent(&c->meter); p->freed++) {
 		meter_charge(&c->meter, 1);
 		block_free(c, p, p->freed);

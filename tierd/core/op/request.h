@@ -93,6 +93,7 @@ struct puts {
 	struct put *freeing; /* let go by nobody's step: put_work */
 	uint64_t seq;
 	uint32_t expire_context; /* whose incomplete blocks are looked at next */
+	uint32_t lent; /* places that clients may write, or could until a copy job that flies */
 };
 
 /* Who waits for his step, in order of arrival (book/wait.c). */
