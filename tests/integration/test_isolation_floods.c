@@ -9,7 +9,7 @@
 
 #include <tier_object.h>
 
-static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user.contexts=16",
+static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
 					"cxl.size=256MiB", "nvme.size=512MiB", "index.size=128MiB",
 					"put.deadline=600s", "object.cxl=16MiB",
 					"object.nvme=64MiB", NULL };
@@ -21,6 +21,7 @@ static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user
 #define SINGLE 16000u  /* puts of one block, each with a pin of its own */
 #define OF_A_PUT 2000u /* keys */
 #define OF_A_LIST 8000u
+#define CONTEXTS 180u
 
 static uint8_t bytes[OF_A_PUT * LARGE];
 static tier_key key[MANY];
@@ -277,6 +278,51 @@ static void by_evacuation(struct isolation *w)
 		rounds++;
 	} while (going_on());
 	printf("#   %u times\n", rounds);
+}
+
+/* Each block of another tenant's, more than there is room for. */
+static void by_salts(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	tier_context *c = make(t, "tenants", SMALL, TIER_QUOTA_NONE, 12 * MIB);
+	uint32_t n = 0, put = 0;
+
+	keys_from(12000000);
+	for (; n < MANY || going_on(); n++) {
+		const struct tier_put_options o = { .size = sizeof(o), .salt = 1 + n % MANY };
+
+		put += tier_put_copy(c, key + n % MANY, 1, bytes, &o) == 1;
+	}
+	printf("#   %u blocks put, %u of them taken\n", n, put);
+	CHECK(put > MANY / 2 && tier_context_remove(t, "tenants") == 0);
+}
+
+/* As many contexts as there may be, each with a slab, and each wants more. */
+static void by_many_contexts(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	tier_context *c[CONTEXTS];
+	uint32_t n = 0, put = 0;
+	char name[16];
+
+	keys_from(13000000);
+	for (uint32_t i = 0; i < CONTEXTS; i++) {
+		snprintf(name, sizeof(name), "one-of-%u", i);
+		c[i] = make(t, name, LARGE, TIER_QUOTA_NONE, 0);
+	}
+	for (; n < 2 * CONTEXTS || going_on(); n++) {
+		const struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_APART,
+						    .deadline_ns = time_now_ns() +
+							   50 * NS_PER_MS };
+
+		put += tier_put_copy(c[n % CONTEXTS], key + n / CONTEXTS % 40 * 500, 500, bytes,
+				     &o) > 0;
+	}
+	printf("#   %u puts of %u contexts, %u of them taken\n", n, CONTEXTS, put);
+	for (uint32_t i = 0; i < CONTEXTS; i++) {
+		snprintf(name, sizeof(name), "one-of-%u", i);
+		CHECK(tier_context_remove(t, name) == 0);
+	}
 }
 
 static void by_reservations(struct isolation *w)
@@ -586,6 +632,8 @@ static const struct attack {
 	{ "epochs of 30,000 blocks", by_epochs },
 	{ "an index churned, keys alike", by_churn },
 	{ "slabs that must be emptied", by_evacuation },
+	{ "blocks of 30,000 tenants, room short", by_salts },
+	{ "180 contexts that want more", by_many_contexts },
 	{ "reservations of everything", by_reservations },
 	{ "conversations of 8,000 blocks", by_conversations },
 	{ "128 requests of 8,000 blocks cancelled", by_cancels },

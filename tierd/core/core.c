@@ -421,9 +421,9 @@ static void client_dead(struct core *c, uint32_t id)
 static void tick(struct core *c)
 {
 	sched_tick(c);
+	park_tick(c);
 	plan_tick(c);
 	conversation_tick(c);
-	park_tick(c);
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
