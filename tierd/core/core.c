@@ -517,7 +517,7 @@ bool core_goes_on(const struct core *c)
 {
 	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
 	       c->conversations.unsettled || c->leaving || c->evict.swaps ||
-	       reclaim_next(c) <= c->now_ns;
+	       evacuate_goes_on(c) || reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)
