@@ -420,7 +420,7 @@ static void test_a_long_plan_is_let_go(void **state)
 
 /* ---- parked prefetches ------------------------------------------------------------------- */
 
-/* All are due at once: some are looked at in each tick, and counted, until all have their answer. */
+/* All are due at once: some are looked at in each tick, and counted, until all are answered. */
 static void test_parked_prefetches_are_due(void **state)
 {
 	struct abi_block_ref *ref = (struct abi_block_ref *)host.client[0].staging;
