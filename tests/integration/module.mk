@@ -37,10 +37,11 @@ EXTRA_TESTS += $(if $(HAVE_ASAN),$(O)/plain/tests/integration/test_api_object_ma
 # The victim beside each attack, for longer than in `make test`.
 ISOLATION_MS ?= 3000
 .PHONY: isolation
-isolation: $(O)/plain/tests/integration/test_isolation_beside
+ISOLATION := $(addprefix $(O)/plain/tests/integration/test_isolation_,beside floods)
+isolation: $(ISOLATION)
 isolation: all-plain ## a victim beside each attack, ISOLATION_MS=3000 of each
-	@BUILD=$(O)/plain TIER_ISOLATION_MS=$(ISOLATION_MS) \
-		$(O)/plain/tests/integration/test_isolation_beside
+	@for test in $(ISOLATION); do \
+		BUILD=$(O)/plain TIER_ISOLATION_MS=$(ISOLATION_MS) $$test || exit 1; done
 
 .PHONY: crash-long storm-long
 crash-long: $(O)/plain/tests/integration/test_api_death

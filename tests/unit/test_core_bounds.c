@@ -418,6 +418,92 @@ static void test_a_long_plan_is_let_go(void **state)
 	host_audit(&host);
 }
 
+/* ---- parked prefetches ------------------------------------------------------------------- */
+
+/* All are due at once: some are looked at in each tick, and counted, until all are answered. */
+static void test_parked_prefetches_are_due(void **state)
+{
+	struct abi_block_ref *ref = (struct abi_block_ref *)host.client[0].staging;
+	const uint32_t count = ABI_ARG_BYTES_MAX / sizeof(*ref);
+	const struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .tier = ABI_TIER_CXL, .count = count,
+				     .klass = ABI_CLASS_DEADLINE, .arg_bytes = ABI_ARG_BYTES_MAX,
+				     .context_id = host.context[0].id,
+				     .deadline_ns = host.now_ns + 1000 * MS };
+	uint64_t before;
+
+	(void)state;
+	for (uint32_t i = 0; i < count; i++)
+		ref[i] = (struct abi_block_ref){ i % PLANNED,
+			index_block(&context()->ix, i % PLANNED)->generation };
+	for (uint32_t i = 0; i < PARKED_CLIENT_MAX; i++) {
+		before = host.core->metrics.items;
+		assert_true(host_request(&host, 0, &sqe));
+		assert_true(host.core->metrics.items - before >= count / 8);
+	}
+	assert_int_equal(host.core->parked.count, PARKED_CLIENT_MAX);
+	while (host.core->parked.count == PARKED_CLIENT_MAX) {
+		assert_true(host.now_ns < sqe.deadline_ns);
+		host_tick(&host, MS);
+	}
+	assert_true(host.core->parked.count > PARKED_CLIENT_MAX / 2);
+	for (uint32_t i = 0; i < 20 * PARKED_CLIENT_MAX && host.core->parked.count; i++)
+		host_tick(&host, 0); /* without time to pass */
+	assert_int_equal(host.core->parked.count, 0);
+	one_host_pause(2000);
+	assert_int_equal(host.core->requests.count, 0);
+	host_audit(&host);
+}
+
+/* ---- reservations ------------------------------------------------------------------------ */
+
+#define ROOM (1ull << 30) /* 512 slabs */
+#define ROOM_PAGE 65536u
+
+static int setup_room(void **state)
+{
+	struct disk_context spec;
+	struct abi_geometry *g = &spec.geometry;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 16;
+	spec.quota[ABI_TIER_CXL] = 0;
+	g->part[0].page_bytes = g->part[0].page_stride = ROOM_PAGE;
+	g->part[0].layers = g->part[0].groups = 1;
+	memset(&g->part[1], 0, 2 * sizeof(g->part[1]));
+	g->part_count = g->pages_per_block = 1;
+	g->block_bytes = ROOM_PAGE;
+	host.cxl_bytes = ROOM;
+	one_host_boot(&spec, 1);
+	return 0;
+}
+
+/* Three quarters of all slabs: they are taken in several events, and then promised at once. */
+static void test_a_large_reservation(void **state)
+{
+	const struct abi_reserve_args args = { .expected = ROOM / 4 * 3 / ROOM_PAGE,
+					       .p95 = ROOM / 4 * 3 / ROOM_PAGE };
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .context_id = host.context[0].id, .count = 1,
+			       .arg_bytes = sizeof(args) };
+	const struct pool *pool = &host.core->pool[ABI_TIER_CXL];
+
+	(void)state;
+	memcpy(host.client[0].staging, &args, sizeof(args));
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 1); /* not in that event */
+	assert_int_equal(pool->reserved, 0);
+	assert_int_equal(answer(), 0);
+	assert_int_equal(pool->reserved, ROOM / 4 * 3);
+	sqe.handle = host.answer.value;
+	sqe.count = sqe.arg_bytes = 0;
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer(), 0);
+	assert_int_equal(pool->reserved, 0);
+	host_audit(&host);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, one_host_off)
@@ -437,6 +523,10 @@ int main(void)
 		T(test_conversations_end_with_their_client),
 		T(test_a_long_pin),
 		cmocka_unit_test_setup_teardown(test_a_long_plan_is_let_go, setup_small,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_parked_prefetches_are_due, setup_small,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_large_reservation, setup_room,
 						one_host_off),
 	};
 

@@ -310,10 +310,15 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return -ENOMEM;
+	x->spec = *spec;
+	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why)); /* not one of them yet */
+	if (err) {
+		free(x);
+		return err;
+	}
 	x->index = index;
 	x->part_of = x->part_at = ABI_SLOT_NONE;
 	x->id = *id = index | (uint32_t)++c->context_generation << 16;
-	x->spec = *spec;
 	x->memory = *memory;
 	block_list_init(&x->pending);
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
@@ -323,11 +328,8 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	tables_join(c, x);
 	if (index >= c->contexts_high)
 		c->contexts_high = index + 1;
-	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why));
-	if (!err) {
-		tables_map(c, x);
-		err = private_alloc(c, x);
-	}
+	tables_map(c, x);
+	err = private_alloc(c, x);
 	if (!err)
 		err = spaces_open(c, x);
 	if (!err)

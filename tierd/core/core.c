@@ -422,9 +422,9 @@ static void client_dead(struct core *c, uint32_t id)
 static void tick(struct core *c)
 {
 	sched_tick(c);
+	park_tick(c);
 	plan_tick(c);
 	conversation_tick(c);
-	park_tick(c);
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
@@ -520,7 +520,7 @@ bool core_goes_on(const struct core *c)
 	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
 	       c->conversations.unsettled || c->leaving || c->evict.swaps ||
 	       (c->evict.tried.on && !c->evict.tried.begun) ||
-	       reclaim_next(c) <= c->now_ns;
+	       evacuate_goes_on(c) || reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)

@@ -256,15 +256,12 @@ uint64_t quota_least(const struct context *x, uint32_t tier)
 	return x->space[tier] ? x->classes * space_slab_bytes(x->space[tier]) : 0;
 }
 
-/*
- * What the context can count on: its soft quota, or an equal part of what these leave; and what is
- * of use, in a memory tier of few slabs.
- */
-uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
+/* What soft quotas leave of the tier, in equal parts for those without one. */
+static uint64_t plain_share(const struct core *c, uint32_t tier)
 {
-	uint64_t rest = c->config.capacity[tier], plain = 0, share = x->spec.soft[tier];
+	uint64_t rest = c->config.capacity[tier], plain = 0;
 
-	for (uint32_t i = 0; !share && i < c->contexts_high; i++) {
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *y = c->context[i];
 
 		if (!quota_shares(y, tier))
@@ -272,11 +269,25 @@ uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tie
 		plain += !y->spec.soft[tier];
 		rest -= y->spec.soft[tier] < rest ? y->spec.soft[tier] : rest;
 	}
-	if (!share)
-		share = rest / (plain ? plain : 1);
+	return rest / (plain ? plain : 1);
+}
+
+/*
+ * What the context can count on: its soft quota, or that equal part; and what is of use, in a
+ * memory tier of few slabs.
+ */
+static uint64_t share_of(const struct context *x, uint32_t tier, uint64_t plain)
+{
+	uint64_t share = x->spec.soft[tier] ? x->spec.soft[tier] : plain;
+
 	if (tier < ABI_MEM_TIERS && share < quota_least(x, tier))
 		share = quota_least(x, tier);
 	return share < x->plan.quota[tier] ? share : x->plan.quota[tier];
+}
+
+uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
+{
+	return share_of(x, tier, x->spec.soft[tier] ? 0 : plain_share(c, tier));
 }
 
 static uint64_t charged(const struct context *x, uint32_t tier)
@@ -314,7 +325,7 @@ static struct donors most_over(const struct core *c, const struct context *x, ui
 			       bool all)
 {
 	struct donors g = { NULL, NULL };
-	uint64_t over = 0, able = 0;
+	uint64_t over = 0, able = 0, plain = all ? 0 : plain_share(c, tier);
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *y = c->context[i];
@@ -323,7 +334,7 @@ static struct donors most_over(const struct core *c, const struct context *x, ui
 		if (!y || y == x || !y->space[tier])
 			continue;
 		has = charged(y, tier);
-		share = all ? quota_least(y, tier) : quota_share(c, y, tier);
+		share = all ? quota_least(y, tier) : share_of(y, tier, plain);
 		if (y->closing)
 			share = 0;
 		if (has <= share || has - share <= able)

@@ -200,6 +200,7 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	p->layer_count = r->sqe.layer_count;
 	p->tier = r->sqe.tier;
 	image_open(p, budget / bytes);
+	meter_charge_words(&c->meter, PLAN_ACCESSES_MAX); /* two slots of its hash for each */
 	account_take(c, k, ACCOUNT_PLANS);
 	c->plans.count++;
 	c->metrics.plans++;
@@ -316,10 +317,15 @@ static void judge(struct core *c, struct plan *p)
 
 /* ---- carrying it out ---------------------------------------------------------------------- */
 
-/* Decide as far ahead as the ring goes. */
-static void decide(struct plan *p)
+static bool decided(const struct plan *p)
 {
-	while (p->belady.cursor < p->belady.count && p->op_tail - p->op_head < PLAN_OPS)
+	return p->belady.cursor == p->belady.count || p->op_tail - p->op_head == PLAN_OPS;
+}
+
+/* Decide as far ahead as the ring goes: a walk. */
+static void decide(struct core *c, struct plan *p)
+{
+	for (; !decided(p) && c->meter.items < METER_AHEAD; meter_charge(&c->meter, 1))
 		if (belady_step(&p->belady, &p->op[p->op_tail % PLAN_OPS]))
 			p->op_tail++;
 }
@@ -477,7 +483,7 @@ static void plan_step(struct core *c, struct plan *p)
 	judge(c, p);
 	if (p->wrong)
 		return;
-	decide(p);
+	decide(c, p);
 	retire(c, p);
 	load(c, p);
 	retire(c, p);
@@ -496,7 +502,7 @@ void plan_tick(struct core *c)
 		if (!p->ctx || p->ctx->closing)
 			continue;
 		plan_step(c, p);
-		if (p->belady.cached && (p->wrong || p->ended))
+		if (p->wrong || p->ended ? p->belady.cached : !decided(p))
 			look = 0;
 		if (!p->wrong && (c->now_ns - p->moved_ns) / 16 < look)
 			look = (c->now_ns - p->moved_ns) / 16;

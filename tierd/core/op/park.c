@@ -104,8 +104,9 @@ static bool wants_slab(const struct core *c, const struct request *r)
 	       quota_donor(c, x, r->sqe.tier);
 }
 
-static void look(const struct core *c, struct request *r)
+static void look(struct core *c, struct request *r)
 {
+	meter_charge_table(&c->meter, r->sqe.count);
 	count_missing(r, &r->read_bytes, &r->copy_bytes);
 	r->room_ns = wants_slab(c, r) ? ROOM_NS : 0;
 }
@@ -320,31 +321,51 @@ static void refresh(struct core *c)
 {
 	struct parked *k = &c->parked;
 
-	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count; n++) {
+	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count && c->meter.items < METER_PARK;
+	     n++)
 		look(c, k->by_deadline[k->fresh++ % k->count].r);
+}
+
+/* Those that seem to be due, as far as the event goes; who was woken already is not asked again. */
+static uint32_t look_due(struct core *c, uint64_t due_ns, bool *all)
+{
+	struct parked *k = &c->parked;
+	uint32_t i = 0;
+
+	for (; i < k->count && k->by_deadline[i].start_ns <= due_ns; i++) {
+		if (k->by_deadline[i].r->queued)
+			continue;
+		if (c->meter.items >= METER_PARK)
+			break;
+		look(c, k->by_deadline[i].r);
 	}
+	*all = i == k->count || k->by_deadline[i].start_ns > due_ns; /* starts rise */
+	return i;
 }
 
 void park_tick(struct core *c)
 {
 	struct parked *k = &c->parked;
+	uint64_t first, due_ns;
 	struct outlook o;
-	uint64_t first;
+	uint32_t looked;
+	bool all;
 
 	if (!k->count || c->now_ns < k->next_ns)
 		return;
-	refresh(c);
 	outlook(c, &o);
+	due_ns = c->now_ns + o.queue_ns;
 	starts(c, &o);
-	for (uint32_t i = 0; i < k->count; i++) {
-		if (k->by_deadline[i].start_ns > c->now_ns + o.queue_ns)
-			break; /* starts rise with deadlines */
-		look(c, k->by_deadline[i].r);
-	}
+	looked = look_due(c, due_ns, &all);
+	refresh(c);
 	first = starts(c, &o);
-	for (uint32_t i = 0; i < k->count; i++)
-		if (k->by_deadline[i].start_ns <= c->now_ns + o.queue_ns)
+	for (uint32_t i = 0; i < looked; i++)
+		if (k->by_deadline[i].start_ns <= due_ns)
 			request_wake(c, k->by_deadline[i].r);
+	if (!all) {
+		k->next_ns = c->now_ns; /* it goes on */
+		return;
+	}
 	first = first > c->now_ns + o.queue_ns ? first - c->now_ns - o.queue_ns : 0;
 	first /= 4; /* bandwidth and residency change: look again well before it is due */
 	if (first < LOOK_MIN_NS)

@@ -21,6 +21,7 @@
 #define CELLS 1024u
 #define BLOCKS_UNKNOWN 8u  /* expected when nobody knows; four times that at most */
 #define RETRY_NS (1 * MS)
+#define SLAB_ITEMS 8u /* that a slab counts for: its bits are cleared, its memory is asked for */
 
 int reserve_open(struct core *c)
 {
@@ -93,25 +94,38 @@ static void give(struct reservation *r, uint32_t klass, uint32_t places)
 	r->left[klass] -= places;
 }
 
-/* Promise places for so many blocks more, all of them or none. */
+/* Slabs for so many places more, and these promised. -EINPROGRESS: it goes on in a later event. */
+static int promise(struct core *c, struct reservation *r, uint32_t klass, uint32_t places)
+{
+	struct space *s = r->ctx->space[ABI_TIER_CXL];
+	uint64_t fresh;
+	int err;
+
+	while ((err = space_reserve(s, klass, places, &fresh)) == 1) {
+		place_prepare(c, r->ctx, ABI_TIER_CXL, fresh);
+		meter_charge(&c->meter, SLAB_ITEMS);
+		if (meter_spent(&c->meter))
+			return -EINPROGRESS;
+	}
+	r->left[klass] += err ? 0 : places;
+	return err;
+}
+
+/*
+ * Promise places for so many blocks more, all of them or none. A walk: slabs that were taken for it
+ * stay the context's.
+ */
 static int grow(struct core *c, struct reservation *r, uint32_t blocks)
 {
-	struct context *x = r->ctx;
-	struct space *s = x->space[ABI_TIER_CXL];
+	const struct context *x = r->ctx;
 	int err = 0;
 
 	if (place_set_aside(c, ABI_TIER_CXL, blocks * x->spec.geometry.block_bytes))
 		return -ENOSPC;
 	for (uint32_t k = 0; k < x->classes && !err; k++) {
-		uint32_t places = blocks * x->block_places[k];
-		uint64_t fresh;
-
-		while ((err = space_reserve(s, k, places, &fresh)) == 1)
-			place_prepare(c, x, ABI_TIER_CXL, fresh);
-		if (!err) {
-			r->left[k] += places;
+		err = promise(c, r, k, blocks * x->block_places[k]);
+		if (!err)
 			continue;
-		}
 		while (k-- > 0)
 			give(r, k, blocks * x->block_places[k]);
 		return err;
@@ -328,11 +342,16 @@ static void reserve_step(struct core *c, struct request *q)
 	r->expected = a->expected;
 	r->p95 = a->p95;
 	r->step = a->step;
-	if (!grow(c, r, a->expected)) {
+	err = grow(c, r, a->expected);
+	if (!err) {
 		granted(c, q, r, a);
 		return;
 	}
 	reservation_put(c, r);
+	if (err == -EINPROGRESS) {
+		request_go_on(c, q);
+		return;
+	}
 	err = evict_room(c, q->ctx, ABI_TIER_CXL,
 			 a->expected * q->ctx->spec.geometry.block_bytes);
 	if (err)
@@ -372,15 +391,18 @@ void reserve_grow(struct core *c)
 
 	if (!c->reserve.growing)
 		return;
+	meter_charge_table(&c->meter, c->reserve.high);
 	for (uint32_t i = 0; i < c->reserve.high; i++) {
 		struct reservation *r = &c->reserve.table[i];
 
 		if (!r->used || !r->growing)
 			continue;
 		if (c->now_ns >= r->retry_ns) {
-			r->growing = low(r) && may_grow(c, r) && grow(c, r, r->step) != 0;
-			r->retry_ns = c->now_ns + RETRY_NS;
-			if (r->growing)
+			int err = low(r) && may_grow(c, r) ? grow(c, r, r->step) : 0;
+
+			r->growing = err != 0;
+			r->retry_ns = c->now_ns + (err == -EINPROGRESS ? 0 : RETRY_NS);
+			if (err && err != -EINPROGRESS)
 				evict_room(c, r->ctx, ABI_TIER_CXL,
 					   r->step * r->ctx->spec.geometry.block_bytes);
 		}

@@ -11,8 +11,8 @@
  *   what readers keep: the units of 2 MiB around it are parked, that is given back at once; its
  *   own when the reader lets go
  *
- * There is no map from places back to pages (it would cost 8 bytes a page): a walk looks at a
- * bounded number of descriptors a step, and several slabs share it. A page that something holds
+ * There is no map from places back to pages (it would cost 8 bytes a page): a walk looks at all
+ * descriptors, some in each event, and several slabs share it. A page that something holds
  * (an io, a copy, a put, a stream that counts on it) stays where it is until that is over: no
  * engine of ours reads a place without a hold, and readers have hazard words.
  */
@@ -22,7 +22,6 @@
 
 #include "tierd/core/state.h"
 
-#define WALK_STEP 65536u    /* descriptors looked at in one step */
 #define WALKS_MAX 16u       /* then pages that cannot move keep their slab */
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
 #define LOOKS_MAX 4u /* before the first walk: others leave, and slabs are chosen anew */
@@ -251,6 +250,7 @@ static void walk_page(struct core *c, uint32_t slot, uint32_t page)
 	if (state == ABI_PAGE_ABSENT || state >= ABI_PAGE_RETIRING ||
 	    !space_is_evacuated(x->space[e->tier], page_addr(d, e->tier)))
 		return;
+	meter_charge(&c->meter, 1);
 	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && page_movable(d, e->tier))
 		err = move(c, slot, page);
 	if (!err)
@@ -272,7 +272,7 @@ static void walk_begin(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
 
-	e->slot = 0;
+	e->slot = e->page = 0;
 	e->stuck = 0;
 	memset(e->short_of, 0, sizeof(e->short_of));
 	e->wait_ns = c->now_ns + WALK_WAIT_NS;
@@ -461,26 +461,44 @@ static void walk_end(struct core *c)
 	over(c);
 }
 
+/* Is there more to look at, now? */
+bool evacuate_goes_on(const struct core *c)
+{
+	const struct evacuation *e = &c->evacuation;
+
+	return e->ctx && c->now_ns >= e->wait_ns && e->copies < COPIES_MAX &&
+	       e->slot < e->ctx->ix.slots_used;
+}
+
+/* The pages of a block. False: the event has done its share. */
+static bool walk_block(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+
+	for (; e->page < e->ctx->ix.pages_per_block; e->page++) {
+		if (c->meter.items >= METER_AHEAD)
+			return false;
+		if ((e->slot + e->page) % 128 == 0)
+			meter_charge_words(&c->meter, 128);
+		if (descs_there(&e->ctx->descs, e->slot, e->page))
+			walk_page(c, e->slot, e->page);
+	}
+	e->page = 0;
+	return true;
+}
+
 void evacuate_step(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
-	uint32_t per, slots;
 
 	if (e->ctx && e->again && c->now_ns >= e->wait_ns)
 		choose_again(c);
 	if (!e->ctx || c->now_ns < e->wait_ns)
 		return;
-	per = e->ctx->ix.pages_per_block;
-	for (slots = WALK_STEP / per + 1; slots && e->slot < e->ctx->ix.slots_used; slots--) {
-		if (e->copies >= COPIES_MAX)
-			return; /* goes on when one is done */
-		for (uint32_t page = 0; page < per; page++)
-			if (descs_there(&e->ctx->descs, e->slot, page))
-				walk_page(c, e->slot, page);
-		e->slot++;
-	}
-	if (e->slot >= e->ctx->ix.slots_used)
-		walk_end(c);
+	for (; e->slot < e->ctx->ix.slots_used; e->slot++)
+		if (e->copies >= COPIES_MAX || !walk_block(c))
+			return; /* goes on when a copy is done, or in a later event */
+	walk_end(c);
 }
 
 /* ---- begin -------------------------------------------------------------------------------- */

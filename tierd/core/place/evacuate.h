@@ -21,7 +21,7 @@ struct evacuation {
 	struct context *ctx; /* NULL = none */
 	uint32_t tier;
 	bool compact;    /* for room in another class: pages move, none leaves */
-	uint32_t slot;   /* descriptors before it have been looked at in this walk */
+	uint32_t slot, page; /* descriptors before it have been looked at in this walk */
 	uint32_t walks;  /* that ended */
 	uint32_t stuck;  /* pages that could neither move nor leave in this walk */
 	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
@@ -40,6 +40,7 @@ struct evacuation {
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 void evacuate_give(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 bool evacuate_hopeful(const struct core *c);
+bool evacuate_goes_on(const struct core *c);
 bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
 void evacuate_step(struct core *c);
 void evacuate_tick(struct core *c, struct context *x, uint32_t tier);

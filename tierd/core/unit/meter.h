@@ -10,6 +10,8 @@
  *   METER_WALK   walks go on, and pieces are begun, while it has been fewer
  *   METER_PIECE  what is no walk (all keys of a put or of a fetch) is so many at most
  *   METER_LOGS   entries of access logs, which are heard before it is decided who leaves
+ *   METER_PARK   parked prefetches are looked at while it has been fewer, and
+ *   METER_AHEAD  plans decided, and slabs emptied: what comes after these has the rest
  */
 #ifndef TIERD_CORE_METER_H
 #define TIERD_CORE_METER_H
@@ -23,6 +25,8 @@
 #define METER_WALK (CORE_ITEMS_MAX / 2)
 #define METER_PIECE (CORE_ITEMS_MAX / 2)
 #define METER_LOGS (CORE_ITEMS_MAX / 8)
+#define METER_PARK (METER_WALK / 2)
+#define METER_AHEAD (METER_WALK / 4 * 3)
 
 struct meter {
 	uint32_t items; /* of the event under way */
