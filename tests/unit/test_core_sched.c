@@ -457,6 +457,40 @@ static void write_back_gets_its_share_of_staging(void **state)
 	device_close(&d);
 }
 
+/*
+ * Reads that end before a write is issued that came when so many were queued, and so many more
+ * between its end and that of the next one: as a durable run has its data and its record.
+ */
+static uint32_t reads_before_two_writes(bool waited)
+{
+	struct device d;
+	uint32_t before, reads = 0;
+
+	device_open(&d, &(struct core_config){ .starve_ns = 1000 * MS, .writeback_percent = 10 });
+	for (uint32_t i = 0; i < 48; i++)
+		queue(&d, ABI_CLASS_DEADLINE, 1, 8, 0);
+	tick(&d, 0);
+	for (uint32_t write = 0; write < 2; write++) {
+		queue(&d, ABI_CLASS_WRITEBACK, SCHED_DAEMON, 4, 0)->priv.node.waited = waited;
+		before = d.done;
+		tick(&d, 0);
+		while (!end_one(&d, 250000)->write)
+			assert_in_range(d.done, before, 48);
+		reads += d.done - before - 1;
+	}
+	end_all(&d, 250000);
+	device_close(&d);
+	return reads;
+}
+
+/* Behind what is under way when it comes, and no more: 2.5 ms of reads, and one to make room. */
+static void what_is_waited_for_passes_staging(void **state)
+{
+	(void)state;
+	assert_in_range(reads_before_two_writes(true), 2, 12);
+	assert_in_range(reads_before_two_writes(false), 14, 48); /* owed first */
+}
+
 static void background_yields(void **state)
 {
 	struct device d;
@@ -784,6 +818,7 @@ int main(void)
 		cmocka_unit_test(nothing_starves),
 		cmocka_unit_test(write_back_gets_its_share),
 		cmocka_unit_test(write_back_gets_its_share_of_staging),
+		cmocka_unit_test(what_is_waited_for_passes_staging),
 		cmocka_unit_test(background_yields),
 		cmocka_unit_test(gaps_are_filled),
 		cmocka_unit_test(gaps_end_starves_nobody),

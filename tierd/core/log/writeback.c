@@ -241,7 +241,8 @@ static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
 		return NULL;
 	io->write = 1;
 	io->offset = offset;
-	io->priv.node.order = run->place.log == DISK_LOG_CACHE; /* nobody waits for that */
+	io->priv.node.waited = run->place.log == DISK_LOG_DURABLE;
+	io->priv.node.order = !io->priv.node.waited;
 	io->priv.done = run_written;
 	io->priv.owner = run;
 	return io;
