@@ -121,8 +121,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 		run->generation[i] = index_block(&x->ix, slot)->generation;
 	}
 	d->grow_until_ns = d->grow_look_ns = 0;
-	run->cursor = run->outstanding = 0;
-	run->written = 0;
+	run->written = run->cursor = run->outstanding = 0;
 	run->failed = run->suspect = run->lost = false;
 	run_head(c, run);
 	run->voids = c->voids;
