@@ -3,8 +3,8 @@
  * What a durable put takes, beside what others do: best-effort puts before it in its context and in
  * another one, staging, seven more who put durably. The peer is the least that any store can do:
  * the same bytes written to a file beside the store, and as many flushes as our order of writes
- * needs, by as many threads. Ours and the peer's are taken in turns, with nothing dirty when the
- * peer goes.
+ * needs, by as many threads. Ours and the peer's are taken in turns, beside the same: the daemon
+ * has taken as many best-effort puts before the peer writes, or stages as much.
  *
  * A put is timed from the bytes in the caller's memory to its durable completion. p99 is over all
  * rounds, for one has too few.
@@ -152,14 +152,19 @@ static int staging_end(struct durable *d)
 	return 0;
 }
 
-static int sample_one(struct durable *d, const struct setting *s, double *us, double *peer_us)
+static int beside_begin(struct durable *d, const struct setting *s)
 {
 	int error = quiet(d);
 
 	if (!error)
 		error = cached_puts(d, s->beside == ELSEWHERE ? d->elsewhere : d->p->c, s->puts);
-	if (!error && s->beside == STAGING)
-		error = staging_begin(d);
+	return error || s->beside != STAGING ? error : staging_begin(d);
+}
+
+static int sample_one(struct durable *d, const struct setting *s, double *us, double *peer_us)
+{
+	int error = beside_begin(d, s);
+
 	if (error)
 		return error;
 	error = put_durable(d->p->c, d->key++, d->data, us);
@@ -168,8 +173,13 @@ static int sample_one(struct durable *d, const struct setting *s, double *us, do
 	if (s->beside == STAGING)
 		error = staging_end(d);
 	if (!error)
-		error = quiet(d);
-	return error ? error : write_and_flush(d->file, d->data, next_place(d), peer_us);
+		error = beside_begin(d, s);
+	if (error)
+		return error;
+	error = write_and_flush(d->file, d->data, next_place(d), peer_us);
+	if (error)
+		return bench_failed("write and flush", error);
+	return s->beside == STAGING ? staging_end(d) : 0;
 }
 
 /* ---- several clients ----------------------------------------------------------------------- */
@@ -272,7 +282,7 @@ static int round_of(struct durable *d, const struct setting *s, struct series *o
 }
 
 /* What was put in a round goes: the log is never full, and the next keys are new. */
-static int forget(struct durable *d, uint32_t first)
+static int forget(struct durable *d, tier_context *c, uint32_t first)
 {
 	tier_key key[256];
 
@@ -282,7 +292,7 @@ static int forget(struct durable *d, uint32_t first)
 
 		for (uint32_t i = 0; i < n; i++)
 			pool_key(&key[i], KEYS + first + i);
-		gone = tier_delete(d->p->c, key, n);
+		gone = tier_delete(c, key, n);
 		if (gone < 0)
 			return bench_failed("tier_delete", (int)gone);
 	}
@@ -324,7 +334,9 @@ static int measure(struct durable *d, struct bench *b)
 
 			error = round_of(d, &settings[i], &series[i]);
 			if (!error)
-				error = forget(d, first);
+				error = forget(d, d->p->c, first);
+			if (!error && settings[i].beside == ELSEWHERE)
+				error = forget(d, d->elsewhere, first);
 		}
 	for (uint32_t i = 0; i < SETTINGS && !error; i++)
 		error = judge(b, &settings[i], &series[i]);
@@ -384,7 +396,7 @@ int bench_durable(struct bench *b)
 		.page_bytes = PAGE_BYTES,
 		.blocks = STAGED,
 		.blocks_max = 8192,
-		.cxl_bytes = 512u << 20,
+		.cxl_bytes = 1024u << 20,
 		.nvme_bytes = 2048ull << 20,
 		.fill_pages = true,
 		.set = set,

@@ -96,6 +96,7 @@ static void flush_beside(enum host_fault fault)
 {
 	sync_want(host.core->drive[0]);
 	host_tick(&host, 20 * MS);
+	host_tick(&host, 20 * MS); /* it waits for that write no longer */
 	assert_int_equal(host.bag_count, 2);
 	assert_int_equal(host.bag[1].kind, CORE_AC_SYNC);
 	host.fault = fault;
@@ -206,6 +207,56 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 	assert_true(host_settle(&host, 100));
 	assert_int_equal(host.answer.res, 0);
 	assert_int_equal(host.answer.value, 4);
+}
+
+/* A flush that takes so long: so long the next one waits for runs, at most. */
+static void flush_that_takes(uint64_t ns)
+{
+	put_durably(100, 1);
+	while (host.bag[0].kind != CORE_AC_SYNC || host.core->drive[0]->run[0].phase != RUN_FREE ||
+	       host.core->drive[0]->run[1].phase != RUN_FREE)
+		host_carry(&host, 0);
+	host_tick(&host, ns);
+	carry(CORE_AC_SYNC, HOST_WELL);
+	assert_int_equal(host.bag_count, 0);
+}
+
+/* Puts whose runs are written one after the other share a flush. */
+static void test_one_flush_serves_who_put_together(void **state)
+{
+	uint64_t syncs;
+
+	(void)state;
+	flush_that_takes(2 * MS);
+	syncs = host.core->metrics.syncs;
+	for (uint32_t i = 0; i < 4; i++)
+		put_durably(i, 1);
+	while (host.bag_count)
+		host_carry(&host, 0);
+	assert_int_equal(core_context(host.core, host.context[0].id)->dirty_bytes, 0);
+	assert_int_equal(host.core->metrics.syncs - syncs, 1);
+}
+
+/* ... but nobody waits for others longer than a flush takes. */
+static void test_a_flush_waits_no_longer_than_one_takes(void **state)
+{
+	uint64_t left;
+
+	(void)state;
+	flush_that_takes(2 * MS);
+	put_durably(0, 1);
+	put_durably(1, 1);
+	for (uint32_t i = 0; i < 4; i++) /* both copies, data and record of the first */
+		host_carry(&host, 0);
+	assert_int_equal(host.bag_count, 1);
+	assert_int_equal(host.bag[0].kind, CORE_AC_WRITE);
+	left = core_next_tick(host.core) - host.core->now_ns;
+	assert_in_range(left, 2 * MS - 10000, 2 * MS + 10000);
+	host_tick(&host, left - 10000);
+	assert_int_equal(host.bag_count, 1);
+	host_tick(&host, 10000);
+	assert_int_equal(host.bag_count, 2);
+	assert_int_equal(host.bag[1].kind, CORE_AC_SYNC);
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
@@ -534,6 +585,8 @@ int main(void)
 		EACH(test_a_failed_record_is_not_proven),
 		EACH(test_a_record_that_ends_after_the_next_flush),
 		EACH(test_room_that_a_flush_makes),
+		EACH(test_one_flush_serves_who_put_together),
+		EACH(test_a_flush_waits_no_longer_than_one_takes),
 		EACH(test_a_dropped_segment_delays_no_durable_put),
 		EACH(test_nothing_is_suspect_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),

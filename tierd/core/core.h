@@ -143,6 +143,7 @@ struct sched_node {
 	bool mixed;      /* issued while the device's other channel was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */
+	bool waited;     /* of a durable run: somebody waits for it */
 };
 
 /* One device operation: pieces of memory against one contiguous place of the store. */

@@ -319,12 +319,17 @@ static struct sched_node *background_first(struct sched *s)
 	return NULL;
 }
 
-/* Write-back that is owed its next unit. */
+/*
+ * Write-back that is owed its next unit. What someone waits for has that ahead of what others use:
+ * between two of its writes none is queued, so nothing would be owed.
+ */
 static struct sched_node *owed_first(const struct core *c, struct sched *s)
 {
-	struct sched_node *node = NULL;
+	struct sched_node *node = queue_first(&s->channel[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK]);
 	int64_t cost;
 
+	if (node && node->waited && s->writeback_ns > -OWED_MOST_NS && is_calm(c, s))
+		return node;
 	if (class_count(s, ABI_CLASS_WRITEBACK))
 		node = first_of(s, ABI_CLASS_WRITEBACK);
 	if (!node)

@@ -24,7 +24,8 @@
  * unit at a time:
  *   - a background class that has had nothing issued for config.starve_ns though something waited;
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
- *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
+ *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability. What
+ *     is waited for has up to OWED_MOST_NS of that ahead, while no demand is there.
  * With config.yield they look for a moment without demand: what is owed waits for one until
  * as much is owed as can be, and a class that will starve goes a quarter earlier in one if a unit
  * fits. A class that has starved goes whether it fits or not.

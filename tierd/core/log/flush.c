@@ -19,6 +19,7 @@
 
 #define FLUSH_RETRY_NS (10 * MS) /* after the first failure; four times as long after each more */
 #define FLUSH_RETRY_MAX_NS (1000 * MS)
+#define FLUSH_GATHER_NS (4 * MS) /* that one waits for runs under way, at most */
 
 bool drive_failing(const struct drive *dv)
 {
@@ -186,6 +187,21 @@ static bool is_over(const struct drive *dv)
 
 /* ---- flushes ------------------------------------------------------------------------------ */
 
+/*
+ * Until when a flush that is wanted waits for durable runs, which end without it: one serves all.
+ * Else each run gets a flush of its own, for while a device flushes it hardly writes. No longer
+ * than the last one took, so nobody waits for others longer than for himself.
+ */
+static uint64_t gather_until(const struct drive *dv)
+{
+	const struct run *run = &dv->run[DISK_LOG_DURABLE];
+	uint64_t ns = dv->sync_ns < FLUSH_GATHER_NS ? dv->sync_ns : FLUSH_GATHER_NS;
+
+	if (!run->blocks || (run->phase != RUN_DATA && run->phase != RUN_RECORD))
+		return 0;
+	return dv->sync_since_ns + ns;
+}
+
 void flush_step(struct core *c, struct drive *dv)
 {
 	if (dv->unflushed_tail - dv->unflushed_head > UNFLUSHED_MAX / 2)
@@ -195,8 +211,13 @@ void flush_step(struct core *c, struct drive *dv)
 			sync_want(dv);
 	if (!dv->sync_wanted || dv->sync_running || c->now_ns < dv->flush_retry_ns || is_over(dv))
 		return;
+	if (!dv->sync_since_ns)
+		dv->sync_since_ns = c->now_ns;
+	if (c->now_ns < gather_until(dv))
+		return;
 	dv->sync_wanted = false;
 	dv->sync_running = true;
+	dv->sync_since_ns = c->now_ns;
 	dv->sync_started = dv->write_seq;
 	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].sync = c->tombs[i].written;
@@ -253,6 +274,8 @@ void flush_done(struct core *c, struct drive *dv, int res)
 {
 	assert(dv->sync_running);
 	dv->sync_running = false;
+	dv->sync_ns = c->now_ns - dv->sync_since_ns;
+	dv->sync_since_ns = 0;
 	if (res) {
 		flush_failed(c, dv);
 		return;
@@ -273,7 +296,10 @@ void flush_done(struct core *c, struct drive *dv, int res)
 /* When flush_step has something to do by itself; UINT64_MAX = not by time. */
 uint64_t flush_next_tick(const struct core *c, const struct drive *dv)
 {
-	if (dv->sync_wanted && !dv->sync_running && !is_over(dv))
-		return dv->flush_retry_ns > c->now_ns ? dv->flush_retry_ns : c->now_ns;
-	return UINT64_MAX;
+	uint64_t at = gather_until(dv);
+
+	if (!dv->sync_wanted || dv->sync_running || is_over(dv))
+		return UINT64_MAX;
+	at = dv->flush_retry_ns > at ? dv->flush_retry_ns : at;
+	return at > c->now_ns ? at : c->now_ns;
 }

@@ -121,8 +121,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 		run->generation[i] = index_block(&x->ix, slot)->generation;
 	}
 	d->grow_until_ns = d->grow_look_ns = 0;
-	run->cursor = run->outstanding = 0;
-	run->written = 0;
+	run->written = run->cursor = run->outstanding = 0;
 	run->failed = run->suspect = run->lost = false;
 	run_head(c, run);
 	run->voids = c->voids;
@@ -241,7 +240,8 @@ static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
 		return NULL;
 	io->write = 1;
 	io->offset = offset;
-	io->priv.node.order = run->place.log == DISK_LOG_CACHE; /* nobody waits for that */
+	io->priv.node.waited = run->place.log == DISK_LOG_DURABLE;
+	io->priv.node.order = !io->priv.node.waited;
 	io->priv.done = run_written;
 	io->priv.owner = run;
 	return io;

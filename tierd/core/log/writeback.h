@@ -227,6 +227,8 @@ struct drive {
 	uint64_t sync_started;
 	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
 	bool sync_wanted, sync_running;
+	uint64_t sync_since_ns; /* since when one waits for runs, or is under way; 0 = neither */
+	uint64_t sync_ns;	/* what the last one took */
 	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
 	uint64_t unfreeze_tombs;
 	uint64_t aside_lsn; /* aside.c: of their last record whose data is not known to be there */
