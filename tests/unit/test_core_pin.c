@@ -263,19 +263,6 @@ static void test_limits_of_pins_come_back(void **state)
 	set(CORE_HOLDER_SALT, 9, 0);
 }
 
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
-}
-
-static bool is_there(uint32_t n)
-{
-	return slot_of(n) != ABI_SLOT_NONE;
-}
-
 /* At its limit on NVMe a salt gives its own older blocks: of these, one that nothing keeps. */
 static void at_the_limit(void)
 {

@@ -34,11 +34,6 @@ static void wake(void *arg, uint32_t client)
 	woken[client]++;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static struct abi_page *page_of(uint32_t n, uint32_t page)
 {
 	uint8_t key[ABI_KEY_BYTES];

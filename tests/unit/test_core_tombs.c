@@ -232,14 +232,6 @@ static uint8_t *tombstone_sector(uint32_t n)
 	return NULL;
 }
 
-static bool is_there(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key) != ABI_SLOT_NONE;
-}
-
 /* Any bit of the sector may rot, those that the record does not use included. */
 static void rot(uint8_t *sector, uint32_t seed)
 {
@@ -403,14 +395,6 @@ static void test_one_makes_no_other_needed(void **state)
 	assert_true(store_tombs_needed(s, next.segment, &oldest));
 	assert_int_equal(oldest, first.lsn);
 	store_close(s);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
 }
 
 static uint32_t segment_voiding(uint64_t bound)

@@ -450,9 +450,9 @@ static void pin_request(struct core *c, struct request *r)
 	int64_t blocks;
 
 	r->phase = REQUEST_RUN;
-	if (r->error || r->ctx->closing) {
+	if (r->error) {
 		pin_drop(c, r->pin);
-		request_end(c, r, r->error ? r->error : -ENOENT, 0, 0);
+		request_end(c, r, r->error, 0, 0);
 		return;
 	}
 	blocks = pin_all(c, r, &ask);

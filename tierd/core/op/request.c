@@ -332,6 +332,7 @@ static void request_step(struct core *c, struct request *r)
 			request_free(c, r);
 		return;
 	}
+	assert(!r->ctx || !r->ctx->closing || r->error); /* request_context_gone */
 	if (core_ops[r->sqe.op]->step) {
 		core_ops[r->sqe.op]->step(c, r);
 		return;

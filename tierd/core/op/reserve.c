@@ -312,7 +312,7 @@ static void reserve_step(struct core *c, struct request *q)
 {
 	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
 	struct reservation *r;
-	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
+	int err = q->error ? q->error : q->late ? -ETIMEDOUT : 0;
 
 	q->phase = REQUEST_RUN;
 	if (!err && !promisable(c, q->ctx, a->p95))
