@@ -398,17 +398,17 @@ static void test_cancel_ends_when_both_paths_have_stopped(void **state)
 	speeds(1000000000, 1000000000);
 	host.held = true;
 	fetch(0, BLOCKS);
-	assert_true(host.core->ios > 0 && host.core->copies > 0);
+	assert_true(host.core->actions.ios > 0 && host.core->actions.copies > 0);
 	last[0].status = 99; /* the cancel's own */
 	assert_true(host_request(&host, 0, &cancel));
 	while (host.bag_count) {
-		if (host.core->ios + host.core->copies)
+		if (host.core->actions.ios + host.core->actions.copies)
 			assert_int_equal(last[0].status, 99);
 		host_carry(&host, 0);
 	}
 	assert_int_equal(last[0].status, ABI_STATUS_READY);
 	assert_int_equal(last[1].res, -ECANCELED);
-	assert_int_equal(host.core->ios + host.core->copies, 0);
+	assert_int_equal(host.core->actions.ios + host.core->actions.copies, 0);
 	host_audit(&host);
 }
 

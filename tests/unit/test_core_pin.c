@@ -198,7 +198,7 @@ static uint64_t kept(void)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);
 
-	assert_int_equal(host.core->pinned[ABI_TIER_CXL], x->pinned[ABI_TIER_CXL]);
+	assert_int_equal(host.core->pins.bytes[ABI_TIER_CXL], x->pinned[ABI_TIER_CXL]);
 	return x->pinned[ABI_TIER_CXL] / block();
 }
 

@@ -325,7 +325,7 @@ static void test_what_is_promised_is_not_pinned(void **state)
 	assert_int_equal(held >> 8 * ABI_HELD_TIER & 0xff, 1 + ABI_TIER_CXL);
 	assert_true((held >> 8 * ABI_HELD_RESERVED & 0xff) >= PROMISES_PERCENT - 2);
 	assert_int_equal(hand_back(id).res, 0);
-	assert_int_equal(host.core->reserved_most_bytes, 0);
+	assert_int_equal(host.core->reserve.most_bytes, 0);
 	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
 	assert_int_equal(host.answer.res, 0);
 	host_audit(&host);

@@ -300,7 +300,7 @@ static void test_what_a_fetch_copies_stays_until_then(void **state)
 	assert_streamed();
 	host.held = true;
 	fetch(1, 2, ABI_TIER_HBM);
-	assert_true(host.core->copies > 0);
+	assert_true(host.core->actions.copies > 0);
 	line_of(0)->released = abi_stream_released(line_of(0)->generation, LAYERS);
 	host_tick(&host, MS);
 	assert_int_equal(there(0, 2, ABI_TIER_CXL), 2 * PAGES);

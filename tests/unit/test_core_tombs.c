@@ -490,7 +490,7 @@ static void both_again(void)
 	struct core_recovery out;
 	struct disk_context list[2] = { host.context[0].spec, host.context[1].spec };
 	struct disk_catalog catalog = { .next_uid = host.core->next_uid,
-					.sequence = host.core->catalog_sequence };
+					.sequence = host.core->catalog.sequence };
 
 	for (uint32_t i = 0; i < 2; i++)
 		list[i] = core_context(host.core, host.context[i].id)->spec;

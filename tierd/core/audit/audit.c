@@ -386,7 +386,7 @@ static void audit_host(struct audit *a)
 	for (uint32_t i = 0; i < c->reserve.high; i++)
 		reservations += c->reserve.table[i].used;
 	audit_compare(a, "host", "bytes that reservations may come to", a->reserved_most,
-		      c->reserved_most_bytes);
+		      c->reserve.most_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reserve.count);
 	for (uint32_t i = 0; i < c->tables.users_high; i++)
 		users += c->tables.user[i].bytes;
@@ -415,7 +415,7 @@ static void count_reads(const struct core *c, const struct drive *dv, uint64_t *
 	const struct disk_super *p = &dv->super;
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
-		const struct core_io *io = &c->io[i];
+		const struct core_io *io = &c->actions.io[i];
 
 		if (sched_has(&io->priv.node) && !io->write && io->device == dv->device &&
 		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)

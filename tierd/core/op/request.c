@@ -497,6 +497,19 @@ void request_context_gone(struct core *c, const struct context *x)
 			request_abort(c, &c->requests.table[i], -ENOENT);
 }
 
+/* What a plan or a conversation asked for. */
+void request_owner_gone(struct core *c, const void *owner)
+{
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
+
+		if (r->phase == REQUEST_FREE || r->owner != owner)
+			continue;
+		r->owner = NULL;
+		request_abort(c, r, -ECANCELED);
+	}
+}
+
 /* A request of the context, or of these one that holds blocks until it ends; or a stream. */
 static bool any_of(const struct core *c, const struct context *x, bool holds)
 {
