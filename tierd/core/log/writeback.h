@@ -265,6 +265,7 @@ struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t kl
 bool drives_failing(const struct core *c);
 bool drive_usable(const struct core *c, const struct drive *dv);
 bool drive_is_bad(const struct core *c, const struct drive *dv);
+bool drive_misread(const struct core_io *io);
 bool block_unreadable(const struct core *c, const struct context *x, uint32_t slot);
 struct drive *drives_target(const struct core *c, const struct drive *from);
 bool drives_missing(const struct core *c);
