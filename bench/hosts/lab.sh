@@ -98,6 +98,24 @@ sees() {
 }
 meet() { eventually 60 sees "$1" "$2" || lab_fail "$1 does not meet $2"; }
 
+# What A put last is a prompt of 50 blocks in the context kv; each read of it is a line of $calls
+# that begins with what is done to the hosts meanwhile, $mode.
+prompt=0
+mode=
+calls=$LAB/calls
+new_prompt() {
+	prompt=$((prompt + 1))
+	kv A put kv $prompt 50
+}
+# reads EXPECT DEADLINE-MS: the prompt that A has; EXPECT "" = whatever comes in time is right.
+reads() {
+	local text status=0
+	text=$(kv B --json ${1:+--expect "$1"} --deadline "$2" read kv "$prompt" 50 2>&1) ||
+		status=$?
+	[ "$status" = 0 ] || lab_fail "$mode: prompt $prompt: status $status: $text"
+	echo "$mode $text" >>"$calls"
+}
+
 lab_end() {
 	local pid status=0
 	trap - EXIT

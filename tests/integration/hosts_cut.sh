@@ -78,21 +78,6 @@ done
 meet A B
 meet B A
 
-prompt=0
-mode=
-calls=$LAB/calls
-new_prompt() {
-	prompt=$((prompt + 1))
-	kv A put kv $prompt 50
-}
-# reads EXPECT DEADLINE-MS: the prompt that A has; EXPECT "" = whatever comes in time is right.
-reads() {
-	local text status=0
-	text=$(kv B --json ${1:+--expect "$1"} --deadline "$2" read kv "$prompt" 50 2>&1) ||
-		status=$?
-	[ "$status" = 0 ] || lab_fail "$mode: prompt $prompt: status $status: $text"
-	echo "$mode $text" >>"$calls"
-}
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 # A new prompt of A's is a hit on B within two lease times; how long it took is kept.
 hits_again() {

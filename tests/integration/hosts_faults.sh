@@ -32,20 +32,6 @@ for host in A B; do
 	ctl $host context share kv >/dev/null
 done
 
-prompt=0
-calls=$LAB/calls
-# reads EXPECT DEADLINE-MS: the prompt that A has; EXPECT "" = whatever comes in time is right.
-reads() {
-	local text status=0
-	text=$(kv B --json ${1:+--expect "$1"} --deadline "$2" read kv "$prompt" 50 2>&1) ||
-		status=$?
-	[ "$status" = 0 ] || lab_fail "$mode: prompt $prompt: status $status: $text"
-	echo "$mode $text" >>"$calls"
-}
-new_prompt() {
-	prompt=$((prompt + 1))
-	kv A put kv $prompt 50
-}
 # Connections of the mode before end: the liar reads its mode for each.
 lie() {
 	mode=$1

@@ -71,6 +71,20 @@ static void test_nothing_is_seen_before_its_commit(void **state)
 	assert_int_equal(tier_object_commit(o), -EEXIST);
 }
 
+/* To a program without a standard input 0 is a descriptor as any other. */
+static void test_descriptor_0_is_one(void **state)
+{
+	struct world *w = *state;
+	tier_object *o;
+
+	close(STDIN_FILENO);
+	assert_int_equal(tier_object_create(w->t, "files", "x", NULL, &o), 0);
+	assert_int_equal(tier_object_fd(o), STDIN_FILENO);
+	assert_int_equal(write_all(STDIN_FILENO, (const uint8_t *)"half", 4), 0);
+	tier_object_abort(o);
+	assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
+}
+
 static void test_an_open_version_stays_and_is_held(void **state)
 {
 	struct world *w = *state;
@@ -759,6 +773,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_an_object_is_what_was_put, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_descriptor_0_is_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_is_seen_before_its_commit, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_an_open_version_stays_and_is_held, setup,

@@ -469,7 +469,7 @@ void inside_misread(struct world *w, const struct core_io *io, uint32_t piece)
 	const struct core_io *whole = cut_of(w, io);
 
 	if (whole)
-		w->misread[whole - w->core->io] |= 1ull << (io->priv.node.cut + piece);
+		w->misread[whole - w->core->actions.io] |= 1ull << (io->priv.node.cut + piece);
 }
 
 /*
@@ -485,7 +485,7 @@ void inside_units_end(struct world *w, const struct core_io *io)
 	if (!whole || whole->priv.node.flying > 1 || whole->priv.node.state != SCHED_CUT)
 		return;
 	bad = whole->bad_mask | io->bad_mask << io->priv.node.cut;
-	misread = &w->misread[whole - w->core->io];
+	misread = &w->misread[whole - w->core->actions.io];
 	for (uint32_t i = 0; i < whole->piece_count; i++)
 		if (*misread & bad & 1ull << i)
 			model_forgive(w, whole, i);

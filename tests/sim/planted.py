@@ -53,8 +53,8 @@ PLANTS = {
         "if (r->syncing &&"),
     "removed-context-listed": (
         "log/catalog.c",
-        "if (!x || x->closing || n == c->catalog_max)",
-        "if (!x || n == c->catalog_max)"),
+        "if (!x || x->closing || n == c->catalog.max)",
+        "if (!x || n == c->catalog.max)"),
     "epoch-answered-at-once": (
         "context.c",
         "catalog_write(c, token, epoch);",
@@ -143,8 +143,7 @@ PLANTS = {
         ""),
     "plan-requests-not-aborted": (
         "hint/plan.c",
-        "c->requests.table[i].owner = NULL;\n\t\t\t"
-        "request_abort(c, &c->requests.table[i], -ECANCELED);",
+        "request_owner_gone(c, p);",
         ";"),
     "shards-never-expire": (
         "op/put.c",

@@ -87,9 +87,9 @@ static void foresight_pins(struct world *w)
 		uint64_t all = c->pool[p->tier].capacity / 100 * c->config.pin_percent;
 
 		if (p->used && p->layers && p->id / CORE_PINS_MAX == c->pins.seq &&
-		    c->pinned[p->tier] > all / 2)
+		    c->pins.bytes[p->tier] > all / 2)
 			world_fail(w, "P7: foresight pinned up to %llu bytes of %llu",
-				   (unsigned long long)c->pinned[p->tier],
+				   (unsigned long long)c->pins.bytes[p->tier],
 				   (unsigned long long)all);
 	}
 }
@@ -97,7 +97,7 @@ static void foresight_pins(struct world *w)
 static void pins_check(struct world *w)
 {
 	const struct core *c = w->core;
-	uint64_t seen = c->pins.seq + c->pinned[ABI_TIER_HBM] + c->pinned[ABI_TIER_CXL];
+	uint64_t seen = c->pins.seq + c->pins.bytes[ABI_TIER_HBM] + c->pins.bytes[ABI_TIER_CXL];
 
 	if (w->theirs.pins == seen)
 		return; /* nothing was pinned or let go */
@@ -106,7 +106,7 @@ static void pins_check(struct world *w)
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint64_t sum[WORLD_CLIENTS] = { 0 };
 
-		pinned_check(w, &w->theirs.host[t], c->pinned[t],
+		pinned_check(w, &w->theirs.host[t], c->pins.bytes[t],
 			     c->pool[t].capacity / 100 * c->config.pin_percent, "all");
 		for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 			context_pins(w, i, t);

@@ -16,8 +16,8 @@ SIGNALS_MAX = 8
 # struct core: how many fields it may have, and how many of them two folders or more may write. Both
 # only shrink: a field belongs in a struct of the folder that writes it, in that folder's header.
 STATE = CORE + "state.h"
-FIELDS_MAX = 77
-SHARED_MAX = 3
+FIELDS_MAX = 48
+SHARED_MAX = 2
 STATE_LINES = 300
 
 

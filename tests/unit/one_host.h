@@ -34,6 +34,24 @@ static inline void one_host_boot(const struct disk_context *spec, uint32_t clien
 	}
 }
 
+static inline struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+static inline uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&context()->ix, key);
+}
+
+static inline bool is_there(uint32_t n)
+{
+	return slot_of(n) != ABI_SLOT_NONE;
+}
+
 /* Client i is of another user than all before it. */
 static inline void one_host_other_user(uint32_t i)
 {

@@ -14,22 +14,9 @@
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static const struct core_metrics *metrics(void)
 {
 	return core_metrics(host.core);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
 }
 
 static uint32_t persist_of(uint32_t n)

@@ -22,11 +22,6 @@ static struct {
 
 static uint64_t bucket_count; /* before it grew */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* A range lies in one area's used part, and goes on where the one before it ended. */
 static void prepared(void *arg, const struct core_range *range)
 {

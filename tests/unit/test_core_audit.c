@@ -165,7 +165,7 @@ static void test_all_is_well_before(void **state)
 	if (look())
 		fail_msg("%s", told);
 	assert_true(host.core->reclaim.quarantined[ABI_TIER_CXL] > 0);
-	assert_true(host.core->pinned[ABI_TIER_CXL] > 0);
+	assert_true(host.core->pins.bytes[ABI_TIER_CXL] > 0);
 }
 
 static void test_counters_of_a_context(void **state)
@@ -326,7 +326,7 @@ static void test_counters_of_the_host(void **state)
 		WRONG(c->streamed[t], "bytes of the stream pool");
 		WRONG(c->streams.grants[t], "windows of streams");
 		WRONG(c->reclaim.quarantined[t], "quarantined bytes");
-		WRONG(c->pinned[t], "pinned bytes");
+		WRONG(c->pins.bytes[t], "pinned bytes");
 		WRONG(c->evict.punching[t], "ranges being punched");
 	}
 }
@@ -356,8 +356,8 @@ static void test_counters_of_operations(void **state)
 	uint32_t waiting = 0;
 
 	(void)state;
-	WRONG(c->ios, "device operations of the pool");
-	WRONG(c->copies, "copies of the pool");
+	WRONG(c->actions.ios, "device operations of the pool");
+	WRONG(c->actions.copies, "copies of the pool");
 	WRONG(c->evacuation.copies, "copies within a tier");
 	WRONG(s->ios[1], "client 1: counted");
 	WRONG(s->copies[1], "client 1: counted");

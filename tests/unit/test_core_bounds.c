@@ -19,11 +19,6 @@
 #define ONE 1u   /* parts: one page of each block; */
 #define MANY 2u  /* ... all others, which few blocks have */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static void wide_spec(struct disk_context *spec)
 {
 	struct abi_geometry *g = &spec->geometry;

@@ -131,7 +131,7 @@ static int set_up(void **state)
 		w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);
 	assert_int_equal(core_open(&w->c, &config), 0);
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
-		w->c->io[i].priv.owner = w; /* as of an operation before */
+		w->c->actions.io[i].priv.owner = w; /* as of an operation before */
 	spec_of(&spec);
 	assert_int_equal(core_context_plan(w->c, &spec, &plan, why, sizeof(why)), 0);
 	w->memory.index = calloc(1, plan.index_bytes);

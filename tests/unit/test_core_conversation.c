@@ -218,6 +218,8 @@ static void test_ready_only_if_it_is_there(void **state)
 	assert_true(host_request(&host, 0, &sqe));
 	host_tick(&host, 5 * MS);
 	assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).status, ABI_STATUS_LATE);
+	assert_int_equal(host.core->metrics.conversation_returns, 2);
+	assert_int_equal(host.core->metrics.conversation_ready, 1);
 }
 
 static uint32_t layers_of_all(void)

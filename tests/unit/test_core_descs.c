@@ -68,11 +68,6 @@ static void test_a_group_of_many_slots_is_never_given_up(void **state)
 
 /* ---- a context of many pages a block --------------------------------------------------------- */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* One page that a block must have, and WIDE_PAGES - 1 that it may have. */
 static void wide_spec(struct disk_context *spec)
 {

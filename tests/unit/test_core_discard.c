@@ -211,7 +211,7 @@ static void test_a_store_in_use_is_discarded_slowly(void **state)
 	dead_unseen();
 	assert_int_equal(one_host_put_begin(0, 1, ABI_SQE_DURABLE), 0); /* its copy has no end */
 	begun = last = host.now_ns;
-	assert_true(host.bag_count > 0 && host.core->copies > 0);
+	assert_true(host.bag_count > 0 && host.core->actions.copies > 0);
 	for (uint32_t left = host.bag_count; host.now_ns < begun + 8 * LATE_NS + LATE_NS / 2;) {
 		if (host.bag_count > left && host.bag[left].kind != CORE_AC_SYNC) {
 			gap = host.now_ns - last;
@@ -226,7 +226,7 @@ static void test_a_store_in_use_is_discarded_slowly(void **state)
 	}
 	assert_int_equal(steps, 8);
 	assert_int_equal(core_metrics(host.core)->discards, 4);
-	assert_true(host.core->copies > 0);
+	assert_true(host.core->actions.copies > 0);
 }
 
 /* Nor is there a second one while the first is under way. */

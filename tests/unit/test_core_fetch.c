@@ -23,11 +23,6 @@ static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
 	answered[cqe->user_data % 2] = *cqe;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* Blocks that are on NVMe alone. */
 static int setup(void **state)
 {
@@ -84,6 +79,32 @@ static void test_what_another_lost_is_brought_at_once(void **state)
 	assert_int_equal(host.answer.value, BLOCKS);
 }
 
+/* What another brings on to HBM goes there in the class of who waits for it. */
+static void test_what_is_waited_for_goes_on_in_that_class(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .klass = ABI_CLASS_SPECULATIVE,
+			       .tier = ABI_TIER_HBM };
+	uint32_t copies = 0;
+
+	(void)state;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	sqe.op = ABI_OP_FETCH;
+	sqe.klass = ABI_CLASS_DEMAND;
+	assert_true(host_request_keys(&host, 1, sqe, 0, BLOCKS));
+	while (host.bag_count && host.bag[0].kind == CORE_AC_READ)
+		host_carry(&host, 0);
+	for (uint32_t i = 0; i < host.bag_count; i++) {
+		if (host.bag[i].kind != CORE_AC_COPY)
+			continue;
+		assert_int_equal(host.bag[i].copy->klass, ABI_CLASS_DEMAND);
+		copies++;
+	}
+	assert_true(copies > 0);
+	host.held = false;
+	host_carry_all(&host);
+	assert_int_equal(host.answer.value, BLOCKS);
+}
+
 /* Each page is counted once, as it was found: absent, on its way, there. */
 static void test_pages_are_counted_as_they_were_found(void **state)
 {
@@ -103,14 +124,6 @@ static void test_pages_are_counted_as_they_were_found(void **state)
 	assert_int_equal(m->fetch_hits, pages);
 	assert_int_equal(m->fetch_joined, pages);
 	assert_int_equal(m->fetch_pages, 3 * pages);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
 }
 
 static uint32_t ready(uint32_t slot, uint32_t part)
@@ -352,6 +365,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_what_another_lost_is_brought_at_once),
+		EACH(test_what_is_waited_for_goes_on_in_that_class),
 		EACH(test_pages_are_counted_as_they_were_found),
 		EACH(test_only_the_range_comes),
 		EACH(test_a_prefetch_that_fails_is_no_use),

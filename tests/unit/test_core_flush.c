@@ -394,14 +394,6 @@ static void all_but_flushes(void)
 
 /* ---- what a crash may bring back ----------------------------------------------------------- */
 
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
-}
-
 static uint32_t segment_of(uint32_t n)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);

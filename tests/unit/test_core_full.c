@@ -44,7 +44,7 @@ static void on_reply(void *arg, uint64_t token, int32_t res, uint64_t value)
 	heard.res = res;
 }
 
-static struct context *context(uint32_t i)
+static struct context *context_at(uint32_t i)
 {
 	return core_context(host.core, host.context[i].id);
 }
@@ -129,7 +129,7 @@ static void fill(uint16_t flags)
 	put(0, ROOM, 1, flags);
 	for (uint32_t i = 0; i < 4; i++)
 		host_tick(&host, 2 * MSEC);
-	assert_int_equal(context(0)->dirty[log].list.count, 1);
+	assert_int_equal(context()->dirty[log].list.count, 1);
 }
 
 static void others_go_on(void)
@@ -163,18 +163,10 @@ static void test_a_block_without_room_stops_nobody_else(void **state)
 
 static void wait_until_given_up(void)
 {
-	for (uint32_t i = 0; i < 500 && context(0)->dirty_bytes; i++)
+	for (uint32_t i = 0; i < 500 && context()->dirty_bytes; i++)
 		host_tick(&host, 2 * MSEC);
-	assert_int_equal(context(0)->dirty_bytes, 0);
+	assert_int_equal(context()->dirty_bytes, 0);
 	host_audit(&host);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context(0)->ix, key);
 }
 
 /* Its block is not there and waits for nothing. The next has its own time, and room that comes. */
@@ -206,7 +198,7 @@ static void test_a_block_without_room_stays_in_memory(void **state)
 	(void)state;
 	fill(0);
 	wait_until_given_up();
-	assert_int_equal(context(0)->meta[slot_of(ROOM)].persist, PERSIST_REFUSED);
+	assert_int_equal(context()->meta[slot_of(ROOM)].persist, PERSIST_REFUSED);
 	put(0, ROOM + 1, 1, 0);
 	assert_int_equal(put_answer(), 0);
 	assert_int_equal(host.answer.value, 1);
@@ -227,7 +219,7 @@ static bool has_room(const struct context *x)
  */
 static void test_a_put_waits_for_what_is_given_up(void **state)
 {
-	struct context *x = context(0);
+	struct context *x = context();
 	uint32_t n = ROOM + 1;
 
 	(void)state;
@@ -263,22 +255,22 @@ static uint32_t left_of(uint32_t much, uint32_t little)
 	struct run *run = &host.core->drive[0]->run[DISK_LOG_DURABLE];
 	enum run_phase phase = run->phase;
 
-	context(0)->plan.quota[ABI_TIER_NVME] = context(1)->plan.quota[ABI_TIER_NVME];
+	context()->plan.quota[ABI_TIER_NVME] = context_at(1)->plan.quota[ABI_TIER_NVME];
 	assert_int_equal(phase, RUN_FREE);
 	run->phase = RUN_HEADER_SYNC; /* busy, as far as the others see */
 	run->header_sync = UINT64_MAX;
 	put(much, 0, MANY, ABI_SQE_DURABLE);
 	put(little, 0, FEW, ABI_SQE_DURABLE);
-	assert_int_equal(context(much)->dirty[DISK_LOG_DURABLE].list.count, MANY);
-	assert_int_equal(context(little)->dirty[DISK_LOG_DURABLE].list.count, FEW);
+	assert_int_equal(context_at(much)->dirty[DISK_LOG_DURABLE].list.count, MANY);
+	assert_int_equal(context_at(little)->dirty[DISK_LOG_DURABLE].list.count, FEW);
 	run->phase = phase;
 	host.held = true;
-	for (uint32_t i = 0; i < 1000 && context(little)->dirty_bytes; i++)
+	for (uint32_t i = 0; i < 1000 && context_at(little)->dirty_bytes; i++)
 		if (!carry_one())
 			host_tick(&host, MSEC);
-	assert_int_equal(context(little)->dirty_bytes, 0);
+	assert_int_equal(context_at(little)->dirty_bytes, 0);
 	host.held = false;
-	return context(much)->dirty[DISK_LOG_DURABLE].list.count;
+	return context_at(much)->dirty[DISK_LOG_DURABLE].list.count;
 }
 
 static void test_who_writes_much_leaves_others_their_turn(void **state)

@@ -23,11 +23,6 @@
 
 static bool stored[KEYS];
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static int set_up(void **state)
 {
 	struct disk_context spec;

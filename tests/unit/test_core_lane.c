@@ -25,11 +25,6 @@ static int begin(void **state)
 	return 0;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* Each is a prompt of its own. */
 static void put(uint32_t client, uint64_t salt, uint32_t first)
 {
@@ -50,14 +45,6 @@ static void put(uint32_t client, uint64_t salt, uint32_t first)
 	assert_int_equal(host.answer.value, RUN);
 }
 
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
-}
-
 /* One whose block left. */
 static uint32_t slot_of_nobody(void)
 {
@@ -68,11 +55,6 @@ static uint32_t slot_of_nobody(void)
 			return slot;
 	fail_msg("all slots are in use");
 	return 0;
-}
-
-static bool is_there(uint32_t n)
-{
-	return slot_of(n) != ABI_SLOT_NONE;
 }
 
 static uint32_t lane_at(uint32_t n)

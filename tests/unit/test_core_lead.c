@@ -16,11 +16,6 @@
 #define PAGE 4096u
 #define SECOND (1000 * MS)
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* Blocks of one part of so many layers, of low priority from the half on, all written back. */
 static int begin(void **state)
 {

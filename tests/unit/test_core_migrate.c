@@ -23,11 +23,6 @@ static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
 	last[cqe->user_data % 2] = *cqe;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static struct abi_block_ref ref_of(uint32_t n)
 {
 	struct abi_block_ref ref;

@@ -23,24 +23,6 @@
 #define PAIRS 20u
 #define STEP 256u /* blocks that leave in one event, at most: prefix.c */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
-}
-
-static bool is_there(uint32_t n)
-{
-	return slot_of(n) != ABI_SLOT_NONE;
-}
-
 /* Blocks [first, first + count) of which the first stands behind block `parent` at `depth`. */
 static void put(uint32_t first, uint32_t count, uint32_t parent, uint32_t depth, uint16_t flags)
 {
@@ -358,6 +340,37 @@ static void test_what_was_deleted_needs_no_proof(void **state)
 	stop();
 }
 
+/* A put of what recovery found is answered once that is proven; then flushes count again. */
+static void test_who_waits_for_proof_is_told(void **state)
+{
+	const struct drive *dv;
+	uint64_t flushed;
+
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 4, NONE, 0, ABI_SQE_DURABLE);
+	assert_int_equal(one_host_restart(false).blocks_unproven, 4);
+	dv = host.core->drive[0];
+	assert_true(dv->flushed_frozen);
+	host.held = true;
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_int_equal(one_host_put_begin(0, 4, ABI_SQE_DURABLE), 0);
+	assert_int_equal(host.answer.res, 1);
+	host.held = false;
+	for (uint32_t i = 0; i < 4; i++)
+		host_carry_all(&host);
+	assert_int_equal(host.core->metrics.proved_blocks, 4);
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, 4);
+	flushed = store_flushed_lsn(dv->store);
+	put(4, 4, NONE, 0, ABI_SQE_DURABLE);
+	assert_true(host_settle(&host, 100));
+	assert_false(dv->flushed_frozen);
+	assert_true(store_flushed_lsn(dv->store) > flushed);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
 		cmocka_unit_test(test_a_restart_counts_what_is_there),
 		cmocka_unit_test(test_what_was_deleted_needs_no_proof),
+		cmocka_unit_test(test_who_waits_for_proof_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -49,12 +49,7 @@ static void put(uint32_t n)
 	assert_true(host_request(&host, 0, &sqe));
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
-static uint32_t slot_of(uint32_t n)
+static uint32_t slot_at(uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
 
@@ -117,7 +112,7 @@ static void assert_in_hbm(uint32_t first, uint32_t count)
 	assert_int_equal(last[1].value, count);
 	for (uint32_t n = first; n < first + count; n++)
 		for (uint32_t page = 0; page < PAGES; page++) {
-			const struct abi_page *d = index_page(&context()->ix, slot_of(n), page);
+			const struct abi_page *d = index_page(&context()->ix, slot_at(n), page);
 			const uint8_t *at = host.context[0].mem[ABI_TIER_HBM];
 			const struct abi_part *part =
 				&context()->spec.geometry.part[context()->page_part[page]];
@@ -362,14 +357,14 @@ static void test_both_failing_is_a_miss_and_ends(void **state)
 
 static void test_rotten_bytes_are_repaired_from_cxl(void **state)
 {
-	uint32_t slot = slot_of(0);
+	uint32_t slot = slot_at(0);
 
 	(void)state;
 	speeds(50000000000, 1000000000);
 	host.disk[abi_nvme_offset(index_page(&context()->ix, slot, 0)->nvme) + 7] ^= 0x40;
 	fetch(0, 2);
 	assert_in_hbm(0, 2);
-	assert_int_equal(slot_of(0), slot);
+	assert_int_equal(slot_at(0), slot);
 	assert_int_equal(metrics()->blocks_repaired, 1);
 	assert_int_equal(metrics()->read_bad, 1);
 	assert_true(host_settle(&host, 60)); /* it is written again */
@@ -381,7 +376,7 @@ static void test_rotten_bytes_are_repaired_from_cxl(void **state)
 
 static void test_rotten_bytes_that_nothing_else_has_void_the_block(void **state)
 {
-	uint32_t slot = slot_of(0);
+	uint32_t slot = slot_at(0);
 
 	(void)state;
 	drop(ABI_TIER_CXL);
@@ -389,7 +384,7 @@ static void test_rotten_bytes_that_nothing_else_has_void_the_block(void **state)
 	host.disk[abi_nvme_offset(index_page(&context()->ix, slot, 0)->nvme) + 7] ^= 0x40;
 	fetch(0, 2);
 	assert_int_equal(last[1].status, ABI_STATUS_MISS);
-	assert_int_equal(slot_of(0), ABI_SLOT_NONE);
+	assert_int_equal(slot_at(0), ABI_SLOT_NONE);
 	host_audit(&host);
 }
 
@@ -403,17 +398,17 @@ static void test_cancel_ends_when_both_paths_have_stopped(void **state)
 	speeds(1000000000, 1000000000);
 	host.held = true;
 	fetch(0, BLOCKS);
-	assert_true(host.core->ios > 0 && host.core->copies > 0);
+	assert_true(host.core->actions.ios > 0 && host.core->actions.copies > 0);
 	last[0].status = 99; /* the cancel's own */
 	assert_true(host_request(&host, 0, &cancel));
 	while (host.bag_count) {
-		if (host.core->ios + host.core->copies)
+		if (host.core->actions.ios + host.core->actions.copies)
 			assert_int_equal(last[0].status, 99);
 		host_carry(&host, 0);
 	}
 	assert_int_equal(last[0].status, ABI_STATUS_READY);
 	assert_int_equal(last[1].res, -ECANCELED);
-	assert_int_equal(host.core->ios + host.core->copies, 0);
+	assert_int_equal(host.core->actions.ios + host.core->actions.copies, 0);
 	host_audit(&host);
 }
 

@@ -198,7 +198,7 @@ static uint64_t kept(void)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);
 
-	assert_int_equal(host.core->pinned[ABI_TIER_CXL], x->pinned[ABI_TIER_CXL]);
+	assert_int_equal(host.core->pins.bytes[ABI_TIER_CXL], x->pinned[ABI_TIER_CXL]);
 	return x->pinned[ABI_TIER_CXL] / block();
 }
 
@@ -261,19 +261,6 @@ static void test_limits_of_pins_come_back(void **state)
 	assert_int_equal(v.pin_limit[ABI_TIER_CXL], 1 << 20);
 	assert_int_equal(v.limit[ABI_TIER_CXL].hard, 0);
 	set(CORE_HOLDER_SALT, 9, 0);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
-}
-
-static bool is_there(uint32_t n)
-{
-	return slot_of(n) != ABI_SLOT_NONE;
 }
 
 /* At its limit on NVMe a salt gives its own older blocks: of these, one that nothing keeps. */

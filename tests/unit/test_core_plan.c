@@ -17,11 +17,6 @@
 #define AT 4096u     /* in the staging: arguments; the position stands at its start */
 #define ACCESSES 120u /* three times all of them */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static struct abi_block_ref block(uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
@@ -87,7 +82,7 @@ static struct abi_cqe plan(uint64_t number, uint64_t position_offset, uint32_t f
 	return plan_as(0, number, position_offset, first, end, each_us);
 }
 
-static bool is_there(uint32_t access)
+static bool is_in_cxl(uint32_t access)
 {
 	return context()->meta[block(access).slot].there[ABI_TIER_CXL].pages ==
 	       context()->ix.pages_per_block;
@@ -104,7 +99,7 @@ static bool arrive(uint32_t access, bool reads)
 
 	memcpy(host.client[0].staging, &position, sizeof(position));
 	host_tick(&host, MS / 2);
-	found = is_there(access);
+	found = is_in_cxl(access);
 	if (reads) {
 		const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL };
 		struct abi_sqe one = sqe;
@@ -192,11 +187,11 @@ static void test_nothing_comes_long_before_its_time(void **state)
 	for (uint32_t ms = 0; ms < 900; ms++)
 		host_tick(&host, MS);
 	for (uint32_t i = 0; i < 8; i++)
-		assert_int_equal(is_there(i), i < 2);
+		assert_int_equal(is_in_cxl(i), i < 2);
 	for (uint32_t ms = 900; ms < 2600; ms++)
 		host_tick(&host, MS);
 	for (uint32_t i = 0; i < 8; i++)
-		assert_int_equal(is_there(i), i < 6);
+		assert_int_equal(is_in_cxl(i), i < 6);
 }
 
 /* Also when most of what it brings has left again before it is looked at. It lets go once. */

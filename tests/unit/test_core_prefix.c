@@ -18,11 +18,6 @@
 #define LENGTH 5u
 #define SHARED 2u /* blocks at the front that a prompt shares with the one before it */
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /* Every other prompt goes on behind the first blocks of the one before it. */
 static void key_of(uint32_t prompt, uint32_t depth, uint8_t key[ABI_KEY_BYTES])
 {
@@ -34,7 +29,7 @@ static void key_of(uint32_t prompt, uint32_t depth, uint8_t key[ABI_KEY_BYTES])
 	memcpy(key + 4, &n, sizeof(n));
 }
 
-static uint32_t slot_of(uint32_t prompt, uint32_t depth)
+static uint32_t slot_at(uint32_t prompt, uint32_t depth)
 {
 	uint8_t key[ABI_KEY_BYTES];
 
@@ -67,7 +62,7 @@ static void use(uint32_t prompt, uint32_t blocks)
 	struct abi_reader *r = host.client[0].readers;
 
 	for (uint32_t i = 0; i < blocks; i++) {
-		uint32_t slot = slot_of(prompt, i);
+		uint32_t slot = slot_at(prompt, i);
 
 		if (slot == ABI_SLOT_NONE)
 			return;
@@ -85,7 +80,7 @@ static uint32_t prefixes_are_whole(void)
 		bool there = true;
 
 		for (uint32_t i = 0; i < LENGTH; i++) {
-			uint32_t slot = slot_of(p, i);
+			uint32_t slot = slot_at(p, i);
 			bool now = slot != ABI_SLOT_NONE &&
 				   context()->meta[slot].there[ABI_TIER_CXL].pages > 0;
 
@@ -107,7 +102,7 @@ static uint32_t none_is_alone(const char *policy)
 		bool there = true;
 
 		for (uint32_t i = 0; i < LENGTH; i++) {
-			bool now = slot_of(p, i) != ABI_SLOT_NONE;
+			bool now = slot_at(p, i) != ABI_SLOT_NONE;
 
 			if (now && !there)
 				fail_msg("%s: prompt %u: block %u stayed in the service without "

@@ -248,18 +248,50 @@ static void test_what_a_failing_drive_holds_is_put_again(void **state)
 		uint64_t before = m->put_bytes;
 
 		assert_int_equal(put_bytes(flags, 1), 0);
-		for (uint32_t i = 0; i < CORE_FAILURES_MAX; i++) {
-			in_store_alone();
-			assert_int_equal(put_bytes(flags, 1), 0);
-			assert_int_equal(m->put_bytes, before + once); /* it may be readable */
-			assert_int_equal(fetched(HOST_FAILS), 0);
-		}
+		in_store_alone();
+		assert_int_equal(put_bytes(flags, 1), 0);
+		assert_int_equal(m->put_bytes, before + once); /* it may be readable */
+		host.core->drive[0]->read_failures = CORE_FAILURES_MAX; /* by others' reads */
 		assert_int_equal(put_bytes(flags, 2), -EBADMSG);
 		assert_int_equal(put_bytes(flags, 1), 0);
 		assert_int_equal(m->put_bytes, before + 2 * once);
 		assert_int_equal(fetched(HOST_FAILS), BLOCKS); /* nothing is read */
 		assert_int_equal(host.fault, HOST_FAILS);
 		in_store_alone();
+		assert_int_equal(fetched(HOST_WELL), BLOCKS);
+		host_audit(&host);
+		one_host_delete(0, BLOCKS);
+	}
+}
+
+static uint64_t place_of(uint32_t n)
+{
+	return index_page(&context()->ix, slot_of(n), 0)->nvme;
+}
+
+/* The drive is well but for a sector: another put brings the blocks, and they lie elsewhere. */
+static void test_what_could_not_be_read_is_put_again(void **state)
+{
+	const struct core_metrics *m = core_metrics(host.core);
+	uint64_t once = BLOCKS * host.context[0].spec.geometry.block_bytes;
+
+	(void)state;
+	host.core->config.admit_all = true;
+	for (uint16_t flags = 0; flags <= ABI_SQE_DURABLE; flags += ABI_SQE_DURABLE) {
+		uint64_t before = m->put_bytes, place;
+
+		assert_int_equal(put_bytes(flags, 1), 0);
+		in_store_alone();
+		place = place_of(0);
+		assert_int_equal(fetched(HOST_FAILS), 0);
+		assert_int_equal(put_bytes(flags, 1), 0);
+		assert_int_equal(m->put_bytes, before + 2 * once);
+		assert_int_equal(fetched(HOST_FAILS), BLOCKS); /* nothing is read */
+		host.fault = HOST_WELL;
+		one_host_pause(500); /* it is written */
+		in_store_alone();
+		assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 0);
+		assert_int_equal(place_of(0) == place, flags != 0); /* a promise stays there */
 		assert_int_equal(fetched(HOST_WELL), BLOCKS);
 		host_audit(&host);
 		one_host_delete(0, BLOCKS);
@@ -406,6 +438,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_other_bytes_are_not_taken_for_a_block, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_what_a_failing_drive_holds_is_put_again, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_what_could_not_be_read_is_put_again, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_was_not_cancelled, begin,
 						one_host_off),

@@ -60,11 +60,6 @@ static int begin_large(void **state)
 	return 0;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static void put(uint64_t salt, uint32_t first, uint8_t priority, uint32_t ttl_ms)
 {
 	const struct abi_put_args args = { .count = RUN, .salt = salt, .priority = priority,
@@ -73,14 +68,6 @@ static void put(uint64_t salt, uint32_t first, uint8_t priority, uint32_t ttl_ms
 	assert_int_equal(host_reserve(&host, &args, first, 0), 0);
 	assert_true(host_commit(&host, 0));
 	assert_int_equal(host.answer.value, RUN);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
 }
 
 static uint32_t rank(uint32_t n)

@@ -32,11 +32,6 @@ struct life {
 	uint32_t groups; /* so far */
 };
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static struct life *begin(uint64_t seed)
 {
 	struct life *l = calloc(1, sizeof(*l));
@@ -174,14 +169,6 @@ static void small_end(void)
 {
 	one_host_off(NULL);
 	one_host_disk_back();
-}
-
-static bool is_there(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key) != ABI_SLOT_NONE;
 }
 
 /* However many the table has not: both ways, crash after crash. */

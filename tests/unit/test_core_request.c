@@ -284,6 +284,38 @@ static void test_a_reservation_is_its_clients(void **state)
 	assert_int_equal(use(0, 0, ABI_OP_RESERVE, id), -ENOENT);
 }
 
+/* All of them that are there, beside those that it has: what a former daemon's client had. */
+static void test_a_client_is_attached_to_all_it_had(void **state)
+{
+	uint64_t bits[ABI_CONTEXTS_MAX / 64] = { 0 }, then[ABI_CONTEXTS_MAX / 64];
+	struct disk_context spec;
+	struct context *x[2];
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 1);
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	for (uint32_t i = 0; i < 2; i++)
+		x[i] = core_context(host.core, host.context[i].id);
+	bits[0] = 7; /* the third is none */
+	core_client_attach_all(host.core, 1, bits);
+	core_client_attached(host.core, 1, then);
+	bits[0] = 3;
+	assert_memory_equal(then, bits, sizeof(bits));
+	assert_int_equal(x[0]->attached, 2);
+	assert_int_equal(x[1]->attached, 1);
+	bits[0] = 0;
+	core_client_attach_all(host.core, 0, bits);
+	assert_int_equal(x[1]->attached, 1);
+	host_audit(&host);
+	host_client_gone(&host, 1);
+	host_client_dead(&host, 1);
+	assert_int_equal(x[0]->attached, 1);
+	assert_int_equal(x[1]->attached, 0);
+	bits[0] = 2;
+	core_client_attach_all(host.core, 1, bits); /* it has gone */
+	assert_int_equal(x[1]->attached, 0);
+}
+
 /* Where a plan's position would lie outside of the arena, and more of a tier than there is. */
 static void test_a_plan_asks_for_what_there_is(void **state)
 {
@@ -365,6 +397,7 @@ int main(void)
 		CASE(test_a_user_leaves_parked_prefetches_to_others),
 		CASE(test_a_parked_prefetch_is_protected_or_late),
 		CASE(test_a_reservation_is_its_clients),
+		CASE(test_a_client_is_attached_to_all_it_had),
 		CASE(test_a_plan_asks_for_what_there_is),
 		CASE(test_nobody_speaks_for_a_context_of_others),
 		CASE(test_a_segment_holds_the_queue_of_deletions),

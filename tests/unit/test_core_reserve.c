@@ -125,6 +125,38 @@ static void test_growth_ends_where_promises_do(void **state)
 	host_audit(&host);
 }
 
+/* There is no room for a step: it is tried again a millisecond later. */
+static void test_growth_is_tried_again(void **state)
+{
+	struct context *x = boot();
+	const uint32_t step = (uint32_t)promisable(x) / 4;
+	const struct abi_reserve_args args = { .expected = RUN, .p95 = 2 * step, .step = step };
+	const struct reservation *r;
+	uint64_t id;
+
+	(void)state;
+	for (uint32_t n = 0; !host.core->metrics.dropped_blocks; n += RUN)
+		put(0, n, RUN);
+	one_host_pause(20);
+	id = reserve(&args).value;
+	assert_int_equal(host.answer.res, 0);
+	r = reserve_find(host.core, id, 0, x);
+	put(id, 1u << 20, RUN / 2);
+	assert_true(r->growing);
+	host.held = true; /* nothing that makes room is carried out */
+	host_tick(&host, MS);
+	assert_int_equal(r->granted, RUN);
+	assert_true(r->growing);
+	assert_int_equal(r->retry_ns, host.now_ns + MS);
+	host.held = false;
+	for (uint32_t i = 0; i < 50 && r->growing; i++) {
+		host_carry_all(&host);
+		host_tick(&host, MS);
+	}
+	assert_int_equal(r->granted, RUN + step);
+	host_audit(&host);
+}
+
 /* What a put could not draw finds its place elsewhere, and is part of what the request came to. */
 static void test_what_is_put_beside_it_counts(void **state)
 {
@@ -293,7 +325,7 @@ static void test_what_is_promised_is_not_pinned(void **state)
 	assert_int_equal(held >> 8 * ABI_HELD_TIER & 0xff, 1 + ABI_TIER_CXL);
 	assert_true((held >> 8 * ABI_HELD_RESERVED & 0xff) >= PROMISES_PERCENT - 2);
 	assert_int_equal(hand_back(id).res, 0);
-	assert_int_equal(host.core->reserved_most_bytes, 0);
+	assert_int_equal(host.core->reserve.most_bytes, 0);
 	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
 	assert_int_equal(host.answer.res, 0);
 	host_audit(&host);
@@ -377,6 +409,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
 		cmocka_unit_test_teardown(test_growth_ends_where_promises_do, one_host_off),
+		cmocka_unit_test_teardown(test_growth_is_tried_again, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_put_beside_it_counts, one_host_off),
 		cmocka_unit_test_teardown(test_more_than_may_be_promised_is_refused, one_host_off),
 		cmocka_unit_test_teardown(test_a_user_leaves_reservations_to_others, one_host_off),

@@ -34,11 +34,6 @@ static void wake(void *arg, uint32_t client)
 	woken[client]++;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static struct abi_page *page_of(uint32_t n, uint32_t page)
 {
 	uint8_t key[ABI_KEY_BYTES];
@@ -305,7 +300,7 @@ static void test_what_a_fetch_copies_stays_until_then(void **state)
 	assert_streamed();
 	host.held = true;
 	fetch(1, 2, ABI_TIER_HBM);
-	assert_true(host.core->copies > 0);
+	assert_true(host.core->actions.copies > 0);
 	line_of(0)->released = abi_stream_released(line_of(0)->generation, LAYERS);
 	host_tick(&host, MS);
 	assert_int_equal(there(0, 2, ABI_TIER_CXL), 2 * PAGES);

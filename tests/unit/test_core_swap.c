@@ -24,11 +24,6 @@ static int begin(void **state)
 	return 0;
 }
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 static void put(uint32_t first)
 {
 	const struct abi_put_args args = { .count = RUN };

@@ -232,14 +232,6 @@ static uint8_t *tombstone_sector(uint32_t n)
 	return NULL;
 }
 
-static bool is_there(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key) != ABI_SLOT_NONE;
-}
-
 /* Any bit of the sector may rot, those that the record does not use included. */
 static void rot(uint8_t *sector, uint32_t seed)
 {
@@ -405,14 +397,6 @@ static void test_one_makes_no_other_needed(void **state)
 	store_close(s);
 }
 
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
-}
-
 static uint32_t segment_voiding(uint64_t bound)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++)
@@ -506,7 +490,7 @@ static void both_again(void)
 	struct core_recovery out;
 	struct disk_context list[2] = { host.context[0].spec, host.context[1].spec };
 	struct disk_catalog catalog = { .next_uid = host.core->next_uid,
-					.sequence = host.core->catalog_sequence };
+					.sequence = host.core->catalog.sequence };
 
 	for (uint32_t i = 0; i < 2; i++)
 		list[i] = core_context(host.core, host.context[i].id)->spec;

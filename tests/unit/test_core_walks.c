@@ -14,20 +14,8 @@
 
 #define BLOCKS 6000u /* of one page: more than an event may look at */
 #define PUT 200u     /* of these in one put, a chain */
+#define MANY 2000u   /* that a request may name; two looks at each are more than one event's */
 #define PAGE 4096u   /* of a store's blocks */
-
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
-}
 
 static void boot(uint32_t kind, uint32_t page_bytes)
 {
@@ -165,6 +153,28 @@ static void test_children_that_may_not_go_yet(void **state)
 	host_audit(&host);
 }
 
+/* All of it is there: it is answered when all is protected, some events later. */
+static void test_a_prefetch_of_many(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .tier = ABI_TIER_CXL };
+	uint64_t waited = 0;
+
+	(void)state;
+	put_all();
+	sqe.deadline_ns = host.now_ns + 50 * MS;
+	host.answer.res = 1;
+	assert_true(host_request_keys(&host, 0, sqe, 0, MANY));
+	while (host.answer.res > 0 && waited++ < 60)
+		host_tick(&host, MS);
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, MANY);
+	assert_int_equal(host.answer.aux, MANY);
+	assert_int_equal(context()->pinned[ABI_TIER_CXL], MANY * 512u);
+	host_audit(&host);
+	one_host_pause(200);
+	assert_int_equal(context()->pinned[ABI_TIER_CXL], 0);
+}
+
 /* ---- segments ----------------------------------------------------------------------------- */
 
 static int setup_store(void **state)
@@ -271,6 +281,7 @@ int main(void)
 		T(test_an_epoch_ends, setup_memory, one_host_off),
 		T(test_a_context_is_removed, setup_memory, one_host_off),
 		T(test_children_that_may_not_go_yet, setup_memory, one_host_off),
+		T(test_a_prefetch_of_many, setup_memory, one_host_off),
 		T(test_a_segment_is_dropped, setup_store, teardown_store),
 		T(test_a_drive_is_given_up, setup_store, teardown_store),
 		T(test_segments_that_are_pinned, setup_store, teardown_store),

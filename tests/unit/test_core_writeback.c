@@ -200,14 +200,6 @@ static void test_all_that_is_old_is_written(void **state)
 	assert_runs(20, 20);
 }
 
-static uint32_t slot_of(const struct context *x, uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&x->ix, key);
-}
-
 static void put_cached(uint32_t first, uint32_t count)
 {
 	const struct abi_put_args args = { .count = count };
@@ -229,12 +221,12 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 	host.held = true;
 	put_cached(10, 3);
 	assert_true(carry(CORE_AC_COPY));
-	evict_segment(host.core, host.core->drive[0], block_segment(host.core, x, slot_of(x, 0)));
+	evict_segment(host.core, host.core->drive[0], block_segment(host.core, x, slot_of(0)));
 	assert_int_equal(x->dirty[DISK_LOG_CACHE].list.count, 3 + 2); /* half of it was kept */
 	host_tick(&host, 10 * MSEC);
 	assert_int_equal(run->blocks, 2);
-	assert_int_equal(run->slot[0], slot_of(x, 0));
-	assert_int_equal(run->slot[1], slot_of(x, 1));
+	assert_int_equal(run->slot[0], slot_of(0));
+	assert_int_equal(run->slot[1], slot_of(1));
 	host.held = false;
 	assert_true(host_settle(&host, 60));
 }
@@ -244,7 +236,7 @@ static void test_a_block_without_memory_holds_up_no_other(void **state)
 {
 	struct context *x = core_context(host.core, host.context[0].id);
 	uint64_t put = reserve(0, 4);
-	uint32_t lost = slot_of(x, 1);
+	uint32_t lost = slot_of(1);
 
 	(void)state;
 	host.held = true;
@@ -260,9 +252,9 @@ static void test_a_block_without_memory_holds_up_no_other(void **state)
 	assert_int_equal(one_host_answer(), -ENOSPC);
 	assert_true(host_settle(&host, 60));
 	host.gone = NULL;
-	assert_int_equal(slot_of(x, 1), ABI_SLOT_NONE);
+	assert_int_equal(slot_of(1), ABI_SLOT_NONE);
 	for (uint32_t n = 0; n < 4; n += n ? 1 : 2)
-		assert_int_equal(x->meta[slot_of(x, n)].persist, PERSIST_CLEAN);
+		assert_int_equal(x->meta[slot_of(n)].persist, PERSIST_CLEAN);
 	assert_int_equal(core_metrics(host.core)->blocks_written, 3);
 	assert_int_equal(host.core->drive[0]->write_failures, 0);
 	put = reserve(10, 1);

@@ -268,7 +268,7 @@ static void test_what_is_refused_ends(void **state)
 		device.room = QUEUE;
 		turn();
 		assert_int_equal(s->dispatch.ios, 0);
-		assert_int_equal(host.core->ios, 0);
+		assert_int_equal(host.core->actions.ios, 0);
 		assert_true(dispatch_idle(s));
 		assert_int_equal(there(), 0);
 	}

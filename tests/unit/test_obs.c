@@ -33,11 +33,6 @@ static struct {
 	uint32_t uid;
 } asker;
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
 /*
  * Two contexts of two users, one's name the beginning of the other's; blocks of a salt in the
  * first.

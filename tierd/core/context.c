@@ -428,7 +428,7 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 		epoch = (x->epoch_seen > x->spec.epoch ? x->epoch_seen : x->spec.epoch) + 1;
 	if (epoch <= x->spec.epoch || epoch > UINT32_MAX)
 		return -EINVAL;
-	c->voids++;
+	c->catalog.voids++;
 	x->spec.epoch = epoch;
 	index_epoch(&x->ix, epoch); /* readers at once; the answer when it is durable */
 	context_sweep(c, x);
@@ -465,7 +465,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 
 	if (!x || x->closing)
 		return -ENOENT;
-	c->voids++;
+	c->catalog.voids++;
 	x->closing = true;
 	x->gone_token = gone;
 	atomic_store_release_u64(&x->ix.header->closed, 1);

@@ -81,25 +81,25 @@ void core_reload(struct core *c, const struct core_config *to)
 
 static int pools_alloc(struct core *c)
 {
-	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));
+	c->actions.ring = calloc(CORE_ACTIONS_MAX, sizeof(*c->actions.ring));
 	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
 	c->client = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->client)); /* the last: ourselves */
 	c->requests.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->requests.table));
 	c->puts.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->puts.table));
-	c->io = calloc(CORE_IO_MAX, sizeof(*c->io));
-	c->copy = calloc(CORE_COPIES_MAX, sizeof(*c->copy));
+	c->actions.io = calloc(CORE_IO_MAX, sizeof(*c->actions.io));
+	c->actions.copy = calloc(CORE_COPIES_MAX, sizeof(*c->actions.copy));
 	c->reclaim.batch = calloc(CORE_BATCHES_MAX, sizeof(*c->reclaim.batch));
 	c->pins.table = calloc(CORE_PINS_MAX, sizeof(*c->pins.table));
 	c->streams.table = calloc(CORE_STREAMS_MAX, sizeof(*c->streams.table));
 	c->pins.chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->pins.chunk));
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		c->tombs[i].tomb = calloc(TOMBS_MAX, sizeof(*c->tombs[i].tomb));
-	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
-	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
-	if (!c->action || !c->context || !c->client || !c->requests.table || !c->puts.table ||
-	    !c->io || !c->copy || !c->reclaim.batch || !c->pins.table || !c->pins.chunk ||
-	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch ||
-	    !c->crc_scratch || !c->streams.table)
+	c->writeback.tombs = calloc(TOMBS_RECORD, sizeof(*c->writeback.tombs));
+	c->writeback.crc = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
+	if (!c->actions.ring || !c->context || !c->client || !c->requests.table || !c->puts.table ||
+	    !c->actions.io || !c->actions.copy || !c->reclaim.batch || !c->pins.table ||
+	    !c->pins.chunk || !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb ||
+	    !c->writeback.tombs || !c->writeback.crc || !c->streams.table)
 		return -ENOMEM;
 	return 0;
 }
@@ -137,11 +137,11 @@ static int catalog_memory(struct core *c)
 {
 	const struct disk_super *s = &c->config.super;
 
-	c->catalog_max = (uint32_t)(s->catalog_bytes / sizeof(struct disk_context)) - 1;
-	c->catalog_list = calloc(c->catalog_max, sizeof(*c->catalog_list));
-	c->catalog_buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
-	c->catalog_limits = calloc(1, s->catalog_bytes);
-	if (!c->catalog_list || !c->catalog_buf || !c->catalog_limits || records_open(c))
+	c->catalog.max = (uint32_t)(s->catalog_bytes / sizeof(struct disk_context)) - 1;
+	c->catalog.list = calloc(c->catalog.max, sizeof(*c->catalog.list));
+	c->catalog.buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
+	c->catalog.limits = calloc(1, s->catalog_bytes);
+	if (!c->catalog.list || !c->catalog.buf || !c->catalog.limits || records_open(c))
 		return -ENOMEM;
 	return recorded_open(c);
 }
@@ -149,12 +149,12 @@ static int catalog_memory(struct core *c)
 static void pools_thread(struct core *c)
 {
 	for (uint32_t i = CORE_IO_MAX; i-- > 0;) {
-		c->io[i].priv.next = c->io_free;
-		c->io_free = &c->io[i];
+		c->actions.io[i].priv.next = c->actions.io_free;
+		c->actions.io_free = &c->actions.io[i];
 	}
 	for (uint32_t i = CORE_COPIES_MAX; i-- > 0;) {
-		c->copy[i].priv.next = c->copy_free;
-		c->copy_free = &c->copy[i];
+		c->actions.copy[i].priv.next = c->actions.copy_free;
+		c->actions.copy_free = &c->actions.copy[i];
 	}
 	for (uint32_t i = CORE_BATCHES_MAX; i-- > 0;) {
 		c->reclaim.batch[i].next = c->reclaim.free;
@@ -170,7 +170,7 @@ static void numbers_begin(struct core *c)
 	c->next_uid = c->config.next_uid;
 	c->puts.seq = c->pins.seq = c->reserve.seq = c->config.boot_token >> 24;
 	c->plans.seq = c->puts.seq;
-	c->catalog_sequence = c->config.catalog_sequence;
+	c->catalog.sequence = c->config.catalog_sequence;
 }
 
 int core_open(struct core **out, const struct core_config *config)
@@ -277,11 +277,11 @@ void core_close(struct core *c)
 	aside_close(c);
 	records_close(c);
 	recorded_close(c);
-	free(c->catalog_buf);
-	free(c->catalog_list);
-	free(c->catalog_limits);
-	free(c->crc_scratch);
-	free(c->tomb_scratch);
+	free(c->catalog.buf);
+	free(c->catalog.list);
+	free(c->catalog.limits);
+	free(c->writeback.crc);
+	free(c->writeback.tombs);
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		free(c->tombs[i].tomb);
 	free(c->pins.chunk);
@@ -291,13 +291,13 @@ void core_close(struct core *c)
 	reclaim_close(c);
 	lend_close(c);
 	sched_close(c);
-	free(c->copy);
-	free(c->io);
+	free(c->actions.copy);
+	free(c->actions.io);
 	free(c->puts.table);
 	free(c->requests.table);
 	free(c->client);
 	free(c->context);
-	free(c->action);
+	free(c->actions.ring);
 	free(c);
 }
 

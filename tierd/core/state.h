@@ -29,9 +29,11 @@
 #include "tierd/core/unit/page.h"
 #include "tierd/core/hint/plan.h"
 #include "tierd/core/unit/policy_ops.h"
+#include "tierd/core/io/actions.h"
 #include "tierd/core/io/sched.h"
 #include "tierd/core/hint/conversation.h"
 #include "tierd/core/unit/predict.h"
+#include "tierd/core/log/catalog.h"
 #include "tierd/core/log/recover.h"
 #include "tierd/core/book/retain.h"
 #include "tierd/core/unit/space.h"
@@ -39,7 +41,6 @@
 #include "tierd/core/unit/tenants.h"
 #include "tierd/core/log/writeback.h"
 
-#define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
 #define CORE_RUN_IOS 8u        /* writes of one run under way */
 #define CORE_IO_BYTES_MAX (1u << 20)
 
@@ -60,12 +61,6 @@ struct aside {
 	uint32_t count, limits;
 };
 
-struct token {
-	uint64_t token;
-	uint64_t value;
-	int32_t res;
-};
-
 struct core {
 	struct core_config config;
 	uint64_t now_ns;
@@ -75,9 +70,6 @@ struct core {
 	struct pool pool[ABI_MEM_TIERS];
 	struct drive *drive[CORE_DRIVES_MAX]; /* [0] NULL: no NVMe tier */
 	uint32_t drives;
-
-	struct core_action *action; /* ring of CORE_ACTIONS_MAX */
-	uint32_t action_head, action_tail;
 
 	struct context **context; /* by index, [contexts_high] */
 	uint32_t contexts_high, contexts;
@@ -95,10 +87,7 @@ struct core {
 	struct puts puts;
 
 	struct sched *sched; /* of each drive */
-	struct core_io *io, *io_free;
-	uint32_t ios;
-	struct core_copy *copy, *copy_free;
-	uint32_t copies;
+	struct actions actions;
 
 	struct dropped dropped;
 	struct reclaim reclaim;
@@ -112,36 +101,18 @@ struct core {
 	struct streams streams;
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places that are the pool's */
 	struct pins pins;
-	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
 	struct reservations reserve;
-	/* of CXL: what reservations may come to and did not draw yet */
-	uint64_t reserved_most_bytes;
 
 	struct tables tables;
 	struct aside aside;
 	struct recorded recorded;
 	struct tombs tombs[TOMBS_KINDS];
-	bool draining;
-	uint64_t suspects; /* blocks that became SETTLE_SUSPECT and were not written again since */
-	uint32_t write_context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
-
-	uint64_t catalog_sequence;
-	uint8_t *catalog_buf;
-	struct disk_context *catalog_list; /* scratch, catalog_max of them */
-	struct disk_limit *catalog_limits; /* likewise, of the rest of the slot */
-	uint32_t catalog_max;
-	uint64_t catalog_sync; /* the flush its last write needs */
-	uint32_t *crc_scratch;
-	struct disk_block *tomb_scratch;
-	uint8_t *record_live; /* live blocks of each record of the durable log (book/records.c) */
 	uint64_t tombs_bound; /* the cleaner is to move what is as old: a context has too many */
 	bool tombs_refused;
-	bool catalog_dirty, catalog_running, catalog_suspect; /* a flush failed during its write */
-	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
-	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
-	uint32_t catalog_tokens, catalog_flying;
-	struct token drain_token[CORE_TOKENS_MAX];
-	uint32_t drain_tokens;
+	uint64_t suspects; /* blocks that became SETTLE_SUSPECT and were not written again since */
+	struct writeback writeback;
+	struct core_catalog catalog;
+	uint8_t *record_live; /* live blocks of each record of the durable log (book/records.c) */
 
 	struct recover recover;
 	struct retain retain;
@@ -246,7 +217,6 @@ static inline void cold_free(const struct core *c, void *memory)
 		free(memory);
 }
 
-#include "tierd/core/io/actions.h"
 #include "tierd/core/move/move.h"
 #include "tierd/core/op/op.h"
 #include "tierd/core/op/put.h"

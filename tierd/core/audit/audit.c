@@ -259,7 +259,7 @@ static void audit_places(struct audit *a, const struct context *x, struct recoun
 				x, shard_page(x, p, p->place[k].cursor % p->pages).page);
 	}
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++) {
-		const struct core_copy *copy = &a->c->copy[i];
+		const struct core_copy *copy = &a->c->actions.copy[i];
 
 		if (!copy->count || !copy->in_place || copy->context_id != x->id)
 			continue;
@@ -415,7 +415,7 @@ static void audit_host(struct audit *a)
 	for (uint32_t i = 0; i < c->reserve.high; i++)
 		reservations += c->reserve.table[i].used;
 	audit_compare(a, "host", "bytes that reservations may come to", a->reserved_most,
-		      c->reserved_most_bytes);
+		      c->reserve.most_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reserve.count);
 	for (uint32_t i = 0; i < c->tables.users_high; i++)
 		users += c->tables.user[i].bytes;
@@ -444,7 +444,7 @@ static void count_reads(const struct core *c, const struct drive *dv, uint64_t *
 	const struct disk_super *p = &dv->super;
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
-		const struct core_io *io = &c->io[i];
+		const struct core_io *io = &c->actions.io[i];
 
 		if (sched_has(&io->priv.node) && !io->write && io->device == dv->device &&
 		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)

@@ -177,7 +177,7 @@ static void audit_pins(struct audit *a)
 		}
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(a, "host", "pinned bytes", all[t], c->pinned[t]);
+		audit_compare(a, "host", "pinned bytes", all[t], c->pins.bytes[t]);
 	audit_compare(a, "host", "pins", pins, c->pins.count);
 }
 

@@ -91,7 +91,7 @@ static void need_of_daemon(const struct core *c, const struct context *x, struct
 	for (uint32_t i = 0; i < c->drives; i++)
 		need_of_log(c->drive[i], x, n);
 	for (uint32_t i = 0; c->evacuation.ctx == x && i < CORE_COPIES_MAX; i++) {
-		const struct core_copy *copy = &c->copy[i];
+		const struct core_copy *copy = &c->actions.copy[i];
 
 		if (copy->src_tier != copy->dst_tier)
 			continue;
@@ -244,16 +244,17 @@ static void count_flights(const struct core *c, struct flights *f)
 {
 	bool io_free[CORE_IO_MAX] = { false }, copy_free[CORE_COPIES_MAX] = { false };
 
-	for (const struct core_io *io = c->io_free; io; io = io->priv.next) {
-		assert(io < c->io + CORE_IO_MAX && !io_free[io - c->io]);
-		io_free[io - c->io] = true;
+	for (const struct core_io *io = c->actions.io_free; io; io = io->priv.next) {
+		assert(io < c->actions.io + CORE_IO_MAX && !io_free[io - c->actions.io]);
+		io_free[io - c->actions.io] = true;
 	}
-	for (const struct core_copy *copy = c->copy_free; copy; copy = copy->priv.next) {
-		assert(copy < c->copy + CORE_COPIES_MAX && !copy_free[copy - c->copy]);
-		copy_free[copy - c->copy] = true;
+	for (const struct core_copy *copy = c->actions.copy_free; copy; copy = copy->priv.next) {
+		assert(copy < c->actions.copy + CORE_COPIES_MAX);
+		assert(!copy_free[copy - c->actions.copy]);
+		copy_free[copy - c->actions.copy] = true;
 	}
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
-		const struct sched_node *node = &c->io[i].priv.node;
+		const struct sched_node *node = &c->actions.io[i].priv.node;
 
 		if (io_free[i])
 			continue;
@@ -261,17 +262,17 @@ static void count_flights(const struct core *c, struct flights *f)
 		f->ios[node->client]++;
 		f->background += node->background;
 		if (sched_has(node))
-			count_io(c, &c->io[i], f);
+			count_io(c, &c->actions.io[i], f);
 	}
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++) {
-		const struct sched_node *node = &c->copy[i].priv.node;
+		const struct sched_node *node = &c->actions.copy[i].priv.node;
 
 		if (copy_free[i])
 			continue;
 		assert(node->client <= SCHED_DAEMON);
 		f->copies[node->client]++;
 		if (sched_has(node))
-			count_copy(c, &c->copy[i], f);
+			count_copy(c, &c->actions.copy[i], f);
 	}
 }
 
@@ -321,8 +322,8 @@ static void audit_pools(struct audit *a, const struct flights *f)
 				   "the pools, the scheduler says %u and %u", i, f->ios[i],
 				   f->copies[i], s->ios[i], s->copies[i]);
 	}
-	audit_compare(a, "host", "device operations of the pool", ios, a->c->ios);
-	audit_compare(a, "host", "copies of the pool", copies, a->c->copies);
+	audit_compare(a, "host", "device operations of the pool", ios, a->c->actions.ios);
+	audit_compare(a, "host", "copies of the pool", copies, a->c->actions.copies);
 	audit_compare(a, "host", "background reads of the pool", f->background, s->background_ios);
 }
 
@@ -360,11 +361,11 @@ static void audit_drive(struct audit *a, uint32_t drive)
 	struct air n = { .drive = drive };
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
-		count_node(&a->c->io[i].priv.node, &n);
+		count_node(&a->c->actions.io[i].priv.node, &n);
 	for (uint32_t i = 0; i < SCHED_UNITS; i++)
 		count_node(&s->unit[i].priv.node, &n);
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
-		count_node(&a->c->copy[i].priv.node, &n);
+		count_node(&a->c->actions.copy[i].priv.node, &n);
 	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++) {
 		audit_compare(a, "scheduler", "operations under way", n.ops[channel],
 			      s->channel[channel].ops);
@@ -380,7 +381,7 @@ static void audit_device(struct audit *a)
 	uint64_t direct = 0;
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
-		direct += is_direct(&a->c->io[i]);
+		direct += is_direct(&a->c->actions.io[i]);
 	for (uint32_t d = 0; d < sched_count(a->c); d++) {
 		for (uint32_t i = 0; i < SCHED_UNITS; i++)
 			direct += is_direct(&a->c->sched[d].unit[i]);

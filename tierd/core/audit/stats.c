@@ -136,8 +136,8 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->clients += c->client[i].state == 1;
 	out->contexts = c->contexts;
 	out->requests = c->requests.count;
-	out->ios = c->ios;
-	out->copies = c->copies;
+	out->ios = c->actions.ios;
+	out->copies = c->actions.copies;
 	out->pins = c->pins.count;
 }
 

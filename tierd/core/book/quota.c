@@ -386,8 +386,8 @@ static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
 /* Bytes of the tier that stay where they are, whoever needs room, or are promised (I7). */
 static uint64_t promised(const struct core *c, uint32_t tier)
 {
-	return c->pinned[tier] + c->reclaim.quarantined[tier] + c->streamed[tier] +
-	       (tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0);
+	return c->pins.bytes[tier] + c->reclaim.quarantined[tier] + c->streamed[tier] +
+	       (tier == ABI_TIER_CXL ? c->reserve.most_bytes : 0);
 }
 
 /* Does enough of the tier stay for what comes and goes when so many bytes more are promised? */
@@ -435,9 +435,9 @@ static void held_by_removed(struct held *h, const struct context *x, uint32_t ti
 static uint64_t held_by_all(const struct core *c, uint32_t tier)
 {
 	const struct pool *pool = &c->pool[tier];
-	uint64_t most = tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0;
+	uint64_t most = tier == ABI_TIER_CXL ? c->reserve.most_bytes : 0;
 	struct held h = {
-		.pinned = c->pinned[tier],
+		.pinned = c->pins.bytes[tier],
 		.leased = c->reclaim.quarantined[tier],
 		.reserved = most > pool->reserved ? most : pool->reserved,
 		.used = pool->used,

@@ -664,8 +664,8 @@ static int conversation_check(const struct request *r, const struct conversation
 {
 	const struct abi_conversation_args *args = (const struct abi_conversation_args *)r->arg;
 
-	if (r->error || r->ctx->closing)
-		return r->error ? r->error : -ENOENT;
+	if (r->error)
+		return r->error;
 	for (uint32_t i = 0; r->sqe.mode == ABI_CONVERSATION_TURN_END && i < sizeof(args->reserved);
 	     i++)
 		if (args->reserved[i])

@@ -113,11 +113,7 @@ static void plan_end(struct core *c, struct plan *p)
 
 	if (p->ended)
 		return;
-	for (uint32_t i = 0; i < c->requests.high; i++)
-		if (c->requests.table[i].phase != REQUEST_FREE && c->requests.table[i].owner == p) {
-			c->requests.table[i].owner = NULL;
-			request_abort(c, &c->requests.table[i], -ECANCELED);
-		}
+	request_owner_gone(c, p);
 	assert(c->plans.count > 0 && k->connection == p->client_connection);
 	account_give(c, k->account, k, ACCOUNT_PLANS);
 	p->flying = 0;

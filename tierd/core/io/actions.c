@@ -9,19 +9,19 @@
 
 struct core_action *core_push(struct core *c, enum core_action_kind kind)
 {
-	struct core_action *a = &c->action[c->action_tail++ % CORE_ACTIONS_MAX];
+	struct core_action *a = &c->actions.ring[c->actions.tail++ % CORE_ACTIONS_MAX];
 
 	/* Every producer is bounded by a pool smaller than the queue, which the shell empties. */
-	assert(c->action_tail - c->action_head <= CORE_ACTIONS_MAX);
+	assert(c->actions.tail - c->actions.head <= CORE_ACTIONS_MAX);
 	a->kind = kind;
 	return a;
 }
 
 bool core_action_next(struct core *c, struct core_action *out)
 {
-	if (c->action_head == c->action_tail)
+	if (c->actions.head == c->actions.tail)
 		return false;
-	*out = c->action[c->action_head++ % CORE_ACTIONS_MAX];
+	*out = c->actions.ring[c->actions.head++ % CORE_ACTIONS_MAX];
 	return true;
 }
 
@@ -40,12 +40,12 @@ void core_reply(struct core *c, uint64_t token, int res, uint64_t value)
 /* For an operation of this class and client (SCHED_DAEMON: our own); NULL = not now (sched.h). */
 struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
 {
-	struct core_io *io = c->io_free;
+	struct core_io *io = c->actions.io_free;
 
 	if (!io || !sched_admits_io(c, klass, client))
 		return NULL;
-	c->io_free = io->priv.next;
-	c->ios++;
+	c->actions.io_free = io->priv.next;
+	c->actions.ios++;
 	io->piece_count = 0;
 	io->write = io->verify = io->direct = 0;
 	io->klass = (uint8_t)klass;
@@ -60,22 +60,22 @@ struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
 
 void core_io_put(struct core *c, struct core_io *io)
 {
-	assert(c->ios > 0);
-	assert(io >= c->io && io < c->io + CORE_IO_MAX);
-	c->ios--;
+	assert(c->actions.ios > 0);
+	assert(io >= c->actions.io && io < c->actions.io + CORE_IO_MAX);
+	c->actions.ios--;
 	sched_io_left(c, io);
-	io->priv.next = c->io_free;
-	c->io_free = io;
+	io->priv.next = c->actions.io_free;
+	c->actions.io_free = io;
 }
 
 struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
 {
-	struct core_copy *copy = c->copy_free;
+	struct core_copy *copy = c->actions.copy_free;
 
 	if (!copy || !sched_admits_copy(c, client))
 		return NULL;
-	c->copy_free = copy->priv.next;
-	c->copies++;
+	c->actions.copy_free = copy->priv.next;
+	c->actions.copies++;
 	copy->count = 0;
 	copy->klass = (uint8_t)klass;
 	copy->checksum = copy->in_place = 0;
@@ -90,11 +90,11 @@ struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
 
 void core_copy_put(struct core *c, struct core_copy *copy)
 {
-	assert(c->copies > 0);
-	assert(copy >= c->copy && copy < c->copy + CORE_COPIES_MAX);
-	c->copies--;
+	assert(c->actions.copies > 0);
+	assert(copy >= c->actions.copy && copy < c->actions.copy + CORE_COPIES_MAX);
+	c->actions.copies--;
 	sched_copy_left(c, copy);
 	copy->count = 0; /* the audit looks at all of them */
-	copy->priv.next = c->copy_free;
-	c->copy_free = copy;
+	copy->priv.next = c->actions.copy_free;
+	c->actions.copy_free = copy;
 }

@@ -68,7 +68,7 @@ bool sched_admits_io(const struct core *c, uint32_t klass, uint32_t client)
 	assert(klass < ABI_CLASS_COUNT && client <= SCHED_DAEMON);
 	if (client == SCHED_DAEMON && !is_background(klass, client))
 		return true;
-	if (!few_or_plenty(s->ios[client], c->ios, CORE_IO_MAX))
+	if (!few_or_plenty(s->ios[client], c->actions.ios, CORE_IO_MAX))
 		return false;
 	return klass == ABI_CLASS_DEMAND ||
 	       (s->background_ios < SCHED_BACKGROUND_IOS &&
@@ -93,7 +93,7 @@ void sched_io_left(struct core *c, const struct core_io *io)
 
 bool sched_admits_copy(const struct core *c, uint32_t client)
 {
-	return few_or_plenty(c->sched->copies[client], c->copies, CORE_COPIES_MAX);
+	return few_or_plenty(c->sched->copies[client], c->actions.copies, CORE_COPIES_MAX);
 }
 
 void sched_copy_taken(struct core *c, struct core_copy *copy, uint32_t client)
@@ -687,7 +687,7 @@ static void expire(struct core *c, struct sched *s)
 static void press(struct core *c)
 {
 	uint32_t least = c->config.writeback_percent, share = least;
-	bool waited = c->draining || drives_write(c, DISK_LOG_DURABLE);
+	bool waited = c->writeback.draining || drives_write(c, DISK_LOG_DURABLE);
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];

@@ -154,7 +154,7 @@ bool sched_agrees(const struct core *c)
 		ios += c->sched->ios[client];
 		copies += c->sched->copies[client];
 	}
-	return ios == c->ios && copies == c->copies;
+	return ios == c->actions.ios && copies == c->actions.copies;
 }
 
 /* The first flow, whose node this is, uses device time; a turn that is used up ends. */

@@ -15,12 +15,12 @@ void catalog_write(struct core *c, uint64_t token, uint64_t value)
 		core_reply(c, token, 0, value);
 		return;
 	}
-	if (c->catalog_tokens == CORE_TOKENS_MAX) {
+	if (c->catalog.tokens == CORE_TOKENS_MAX) {
 		core_reply(c, token, -EAGAIN, 0); /* the change stands; only its answer is lost */
 	} else if (token) {
-		c->catalog_token[c->catalog_tokens++] = (struct token){ token, value, 0 };
+		c->catalog.token[c->catalog.tokens++] = (struct token){ token, value, 0 };
 	}
-	c->catalog_dirty = true;
+	c->catalog.dirty = true;
 }
 
 static void catalog_written(struct core *c, struct core_io *io)
@@ -30,14 +30,14 @@ static void catalog_written(struct core *c, struct core_io *io)
 	core_io_put(c, io);
 	if (failed)
 		core_home(c)->write_retry_ns = c->now_ns + 1000 * MS;
-	if (failed || c->catalog_suspect) {
-		c->catalog_running = false;
-		c->catalog_suspect = false;
-		c->catalog_dirty = true; /* the same slot again: the sequence was not used */
-		c->catalog_sequence--;
+	if (failed || c->catalog.suspect) {
+		c->catalog.running = false;
+		c->catalog.suspect = false;
+		c->catalog.dirty = true; /* the same slot again: the sequence was not used */
+		c->catalog.sequence--;
 		return;
 	}
-	c->catalog_sync = ++core_home(c)->write_seq;
+	c->catalog.sync = ++core_home(c)->write_seq;
 	sync_want(core_home(c));
 }
 
@@ -92,7 +92,7 @@ bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits)
 
 static int64_t catalog_encode(struct core *c)
 {
-	struct disk_context *list = c->catalog_list;
+	struct disk_context *list = c->catalog.list;
 	struct disk_catalog head;
 	uint32_t n = 0;
 
@@ -100,26 +100,26 @@ static int64_t catalog_encode(struct core *c)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *x = c->context[i];
 
-		if (!x || x->closing || n == c->catalog_max)
+		if (!x || x->closing || n == c->catalog.max)
 			continue;
 		list[n++] = x->spec;
 		x->listing = true;
 		x->epoch_listing = x->spec.epoch;
 	}
-	for (uint32_t i = 0; i < c->aside.count && n < c->catalog_max; i++)
+	for (uint32_t i = 0; i < c->aside.count && n < c->catalog.max; i++)
 		list[n++] = c->aside.context[i];
-	c->voids_listing = c->voids;
+	c->catalog.voids_listing = c->catalog.voids;
 	head.magic = DISK_CATALOG_MAGIC;
 	head.version = DISK_VERSION;
 	head.store_id = c->config.super.store_id;
-	head.sequence = ++c->catalog_sequence;
+	head.sequence = ++c->catalog.sequence;
 	head.next_uid = c->next_uid;
 	head.count = n;
-	head.limit_count = limits_list(c, c->catalog_limits);
+	head.limit_count = limits_list(c, c->catalog.limits);
 	head.drive_count = c->config.listed_count;
 	memcpy(head.drive, c->config.listed, sizeof(head.drive));
-	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list,
-				 c->catalog_limits);
+	return disk_catalog_seal(c->catalog.buf, c->config.super.catalog_bytes, &head, list,
+				 c->catalog.limits);
 }
 
 void catalog_step(struct core *c)
@@ -128,19 +128,19 @@ void catalog_step(struct core *c)
 	struct core_io *io;
 	int64_t bytes;
 
-	if (!c->catalog_dirty || c->catalog_running || !c->io_free ||
+	if (!c->catalog.dirty || c->catalog.running || !c->actions.io_free ||
 	    c->now_ns < core_home(c)->write_retry_ns)
 		return;
-	c->catalog_dirty = false;
-	c->catalog_running = true;
-	c->catalog_flying = c->catalog_tokens;
+	c->catalog.dirty = false;
+	c->catalog.running = true;
+	c->catalog.flying = c->catalog.tokens;
 	bytes = catalog_encode(c);
 	assert(bytes > 0); /* catalog_room was asked before each context and limit */
 	io = core_io_get(c, ABI_CLASS_DEMAND, SCHED_DAEMON);
 	io->write = 1;
-	io->offset = s->catalog_offset + (c->catalog_sequence & 1) * s->catalog_bytes;
+	io->offset = s->catalog_offset + (c->catalog.sequence & 1) * s->catalog_bytes;
 	io->bytes = (uint64_t)bytes;
-	io->piece[0] = (struct core_io_piece){ .addr = c->catalog_buf, .bytes = (uint32_t)bytes };
+	io->piece[0] = (struct core_io_piece){ .addr = c->catalog.buf, .bytes = (uint32_t)bytes };
 	io->piece_count = 1;
 	io->priv.done = catalog_written;
 	c->metrics.record_bytes += (uint64_t)bytes;
@@ -153,19 +153,19 @@ void catalog_step(struct core *c)
  */
 void catalog_again(struct core *c)
 {
-	c->catalog_suspect = c->catalog_running && !c->catalog_sync;
-	if (!c->catalog_running || !c->catalog_sync)
+	c->catalog.suspect = c->catalog.running && !c->catalog.sync;
+	if (!c->catalog.running || !c->catalog.sync)
 		return;
-	c->catalog_running = false;
-	c->catalog_sync = 0;
-	c->catalog_dirty = true;
-	c->catalog_sequence--;
+	c->catalog.running = false;
+	c->catalog.sync = 0;
+	c->catalog.dirty = true;
+	c->catalog.sequence--;
 }
 
 /* A flush has completed: does it cover the catalog's last write? */
 void catalog_synced(struct core *c)
 {
-	if (!c->catalog_running || !c->catalog_sync || core_home(c)->sync_seq < c->catalog_sync)
+	if (!c->catalog.running || !c->catalog.sync || core_home(c)->sync_seq < c->catalog.sync)
 		return;
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *x = c->context[i];
@@ -175,17 +175,18 @@ void catalog_synced(struct core *c)
 		x->listed = true;
 		x->epoch_listed = x->epoch_listing;
 	}
-	for (uint32_t i = 0; i < c->catalog_flying; i++)
-		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
-	assert(c->voids_listed <= c->voids_listing && c->voids_listing <= c->voids);
-	c->voids_listed = c->voids_listing;
+	for (uint32_t i = 0; i < c->catalog.flying; i++)
+		core_reply(c, c->catalog.token[i].token, 0, c->catalog.token[i].value);
+	assert(c->catalog.voids_listed <= c->catalog.voids_listing &&
+	       c->catalog.voids_listing <= c->catalog.voids);
+	c->catalog.voids_listed = c->catalog.voids_listing;
 	drain_listed(c);
-	c->catalog_tokens -= c->catalog_flying;
-	memmove(c->catalog_token, c->catalog_token + c->catalog_flying,
-		c->catalog_tokens * sizeof(c->catalog_token[0]));
-	c->catalog_flying = 0;
-	c->catalog_running = false;
-	c->catalog_sync = 0;
+	c->catalog.tokens -= c->catalog.flying;
+	memmove(c->catalog.token, c->catalog.token + c->catalog.flying,
+		c->catalog.tokens * sizeof(c->catalog.token[0]));
+	c->catalog.flying = 0;
+	c->catalog.running = false;
+	c->catalog.sync = 0;
 }
 
 /*
@@ -195,6 +196,6 @@ void catalog_synced(struct core *c)
  */
 bool catalog_voids(const struct core *c, uint64_t voids)
 {
-	assert(voids <= c->voids);
-	return c->voids_listed >= voids;
+	assert(voids <= c->catalog.voids);
+	return c->catalog.voids_listed >= voids;
 }

@@ -335,8 +335,8 @@ static void summary_ask(struct core *c, struct drive *dv)
 /* A context that no catalog names any more comes back with none of its records. */
 static bool is_removed(const struct core *c, uint64_t uid)
 {
-	return !core_context_by_uid(c, uid) && !aside_is(c, uid) && !c->catalog_dirty &&
-	       !c->catalog_running;
+	return !core_context_by_uid(c, uid) && !aside_is(c, uid) && !c->catalog.dirty &&
+	       !c->catalog.running;
 }
 
 /* Queue what is still needed of one record. */
@@ -452,7 +452,7 @@ static void gather(struct core *c, struct drive *dv)
 		return;
 	}
 	k->runs = k->at = 0;
-	k->voids = c->voids;
+	k->voids = c->catalog.voids;
 	k->failed = k->recorded = false;
 	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err &&
 	       !(k->runs && meter_spent(&c->meter))) {

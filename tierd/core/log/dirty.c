@@ -124,7 +124,7 @@ bool dirty_grows(const struct core *c, const struct context *x, struct dirty *d,
 	bool young = d == &x->dirty[DISK_LOG_DURABLE] && c->now_ns < d->since_ns + GATHER_NS;
 	uint32_t parent = block_parent(x, chain[0]);
 
-	if (c->draining || c->queues.space_head || n == DISK_RUN_BLOCKS_MAX)
+	if (c->writeback.draining || c->queues.space_head || n == DISK_RUN_BLOCKS_MAX)
 		return false;
 	if (!grows(x, chain[n - 1], !young) &&
 	    !(young && parent != ABI_SLOT_NONE && is_pending(x, parent, false) &&
@@ -150,7 +150,7 @@ bool dirty_due(const struct core *c, const struct context *x, const struct dirty
 {
 	if (!d->list.count || c->now_ns < drives_retry_ns(c) || c->now_ns < d->full_retry_ns)
 		return false;
-	return c->draining || c->queues.space_head || c->now_ns >= due_ns(c, x, d);
+	return c->writeback.draining || c->queues.space_head || c->now_ns >= due_ns(c, x, d);
 }
 
 uint64_t dirty_next_tick(const struct core *c, const struct context *x)

@@ -62,9 +62,9 @@ static bool works(const struct drive *dv)
 /* Is anything under way, waiting, or coming soon, that needs a device or tells what is dead? */
 static bool in_use(const struct core *c, const struct drive *dv)
 {
-	if (c->ios || c->copies || c->queues.space_head || c->draining || c->catalog_dirty ||
-	    c->catalog_running || c->dropped.parents_leaving.count || tombs_wait(c) ||
-	    sched_demand(c, c->config.discard_quiet_ns))
+	if (c->actions.ios || c->actions.copies || c->queues.space_head || c->writeback.draining ||
+	    c->catalog.dirty || c->catalog.running || c->dropped.parents_leaving.count ||
+	    tombs_wait(c) || sched_demand(c, c->config.discard_quiet_ns))
 		return true;
 	for (uint32_t i = 0; i < c->drives; i++)
 		if (works(c->drive[i]) || (c->drive[i] != dv && c->drive[i]->discarder.busy))
@@ -192,7 +192,7 @@ static void begin(struct core *c, struct drive *dv)
 	struct discarder *d = &dv->discarder;
 	int64_t segment;
 
-	if (d->looked || !catalog_voids(c, c->voids))
+	if (d->looked || !catalog_voids(c, c->catalog.voids))
 		return;
 	d->looked = !free_some(dv);
 	segment = store_stale(dv->store, DISCARD_SPARED);

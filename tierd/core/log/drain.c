@@ -52,7 +52,7 @@ static void unlist(struct core *c, struct disk_drive *d)
 	c->config.capacity[ABI_TIER_NVME] -= capacity;
 	memmove(d, d + 1, left * sizeof(*d));
 	c->config.listed[--c->config.listed_count] = (struct disk_drive){ 0 };
-	c->voids++;
+	c->catalog.voids++;
 }
 
 bool drive_drained(const struct core *c, const struct drive *dv)
@@ -66,7 +66,7 @@ void drain_listed(struct core *c)
 	for (uint32_t i = 0; i < c->drives; i++)
 		if (drive_drained(c, c->drive[i]))
 			store_left(c->drive[i]->store);
-	if (catalog_voids(c, c->voids))
+	if (catalog_voids(c, c->catalog.voids))
 		store_missing(core_home(c)->store, drives_missing(c));
 }
 
@@ -127,7 +127,7 @@ void drain_move(struct core *c, struct drive *dv)
 		clean_from(dv, to, (uint32_t)segment, has_plenty(to));
 	} else if (segment < 0 && store_is_empty(dv->store)) {
 		unlist(c, entry_of(c, dv->super.store_id));
-		dv->unlisted = c->voids;
+		dv->unlisted = c->catalog.voids;
 		catalog_write(c, 0, 0);
 	}
 }

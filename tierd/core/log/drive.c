@@ -106,6 +106,12 @@ void drive_read_begin(struct core *c, const struct core_io *io)
 	store_read_begin(s, store_segment_of(s, io->offset));
 }
 
+/* Of a read that failed: did the device? Else it was never asked, or our memory is gone. */
+bool drive_misread(const struct core_io *io)
+{
+	return io->res != -ETIME && io->res != -ECANCELED && io->res != -EFAULT;
+}
+
 void drive_read_end(struct core *c, const struct core_io *io)
 {
 	struct drive *dv = c->drive[io->device];
@@ -114,8 +120,8 @@ void drive_read_end(struct core *c, const struct core_io *io)
 	store_read_end(dv->store, store_segment_of(dv->store, io->offset));
 	if (!failed)
 		dv->read_failures = 0;
-	else if (io->res != -ETIME && io->res != -ECANCELED && io->res != -EFAULT)
-		dv->read_failures++; /* else it was never asked, or our memory is gone */
+	else if (drive_misread(io))
+		dv->read_failures++;
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */
@@ -162,13 +168,14 @@ bool drive_is_bad(const struct core *c, const struct drive *dv)
 	       (drive_failing(dv) || dv->read_failures >= CORE_FAILURES_MAX);
 }
 
-/* Is its drive one whose reads fail, and not all of it in CXL? */
+/* Could it, or all of its drive, not be read, and is not all of it in CXL? */
 bool block_unreadable(const struct core *c, const struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
 	return m->persist == PERSIST_CLEAN &&
-	       block_drive(c, x, slot)->read_failures >= CORE_FAILURES_MAX &&
+	       (m->settle == SETTLE_MISREAD ||
+		block_drive(c, x, slot)->read_failures >= CORE_FAILURES_MAX) &&
 	       m->there[ABI_TIER_CXL].pages < block_pages(x, slot);
 }
 

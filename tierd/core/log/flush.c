@@ -159,7 +159,7 @@ static bool flushed_frozen(struct core *c, struct drive *dv)
 		dv->unfreeze_tombs = t->queued + 1;
 	/* This flush will cover what the same device has; what another has is flushed before. */
 	if ((dv == core_home(c) ? t->written : t->flushed) + 1 < dv->unfreeze_tombs ||
-	    c->catalog_dirty || c->catalog_running)
+	    c->catalog.dirty || c->catalog.running)
 		return true;
 	dv->flushed_frozen = false;
 	return false;

@@ -217,7 +217,7 @@ void prove_step(struct core *c, struct drive *dv)
 	struct core_io *io;
 	uint32_t slot, first, left = p->left;
 
-	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
+	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->actions.io_free)
 		return;
 	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
 		p->left--;

@@ -124,7 +124,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	run->written = run->cursor = run->outstanding = 0;
 	run->failed = run->suspect = run->lost = false;
 	run_head(c, run);
-	run->voids = c->voids;
+	run->voids = c->catalog.voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
 
@@ -337,7 +337,7 @@ void run_record(struct core *c, struct run *run)
 	const struct context *x = run->ctx;
 	struct disk_block block[DISK_RUN_BLOCKS_MAX];
 	uint32_t pages = run->head.pages_per_block, k = 0, i = 0;
-	uint32_t *crc = c->crc_scratch;
+	uint32_t *crc = c->writeback.crc;
 
 	memset(block, 0, sizeof(block));
 	for (uint32_t n = 0; n < run->head.block_count; n++) {
@@ -361,7 +361,7 @@ void run_record(struct core *c, struct run *run)
 static void tomb_record(struct core *c, struct run *run)
 {
 	const struct tombs *t = &c->tombs[run->tomb_kind];
-	struct disk_block *block = c->tomb_scratch;
+	struct disk_block *block = c->writeback.tombs;
 
 	for (uint32_t i = 0; i < run->tombs; i++)
 		block[i] = t->tomb[(t->written + i) % TOMBS_MAX].block;
@@ -496,13 +496,13 @@ static void run_step(struct core *c, struct run *run)
 	if (run->phase == RUN_HEADER_SYNC && run->log->sync_seq >= run->header_sync)
 		run->phase = RUN_DATA;
 	while (run->phase == RUN_DATA && !run->failed && run->cursor < total &&
-	       run->outstanding < CORE_RUN_IOS && c->io_free)
+	       run->outstanding < CORE_RUN_IOS && c->actions.io_free)
 		data_io(c, run);
 	if (run->phase != RUN_DATA || run->outstanding)
 		return;
 	if (run->failed) {
 		run_end(c, run);
-	} else if (run->cursor == total && c->io_free) {
+	} else if (run->cursor == total && c->actions.io_free) {
 		run->phase = RUN_RECORD;
 		if (run->blocks)
 			run_record(c, run);
@@ -600,7 +600,7 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	run->head.type = DISK_RECORD_TOMBSTONE;
 	run->head.context_uid = uid;
 	run->head.block_count = n;
-	run->voids = c->voids;
+	run->voids = c->catalog.voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 	return true;
 }
@@ -609,10 +609,10 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 
 int core_drain(struct core *c, uint64_t token)
 {
-	if (c->drain_tokens == CORE_TOKENS_MAX)
+	if (c->writeback.tokens == CORE_TOKENS_MAX)
 		return -EAGAIN;
-	c->drain_token[c->drain_tokens++].token = token;
-	c->draining = true;
+	c->writeback.token[c->writeback.tokens++].token = token;
+	c->writeback.draining = true;
 	return 0;
 }
 
@@ -666,7 +666,7 @@ static void drain_step(struct core *c)
 	struct drive *home = core_home(c);
 	int res = home && drives_failing(c) ? -EIO : 0;
 
-	if (!c->draining)
+	if (!c->writeback.draining)
 		return;
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
@@ -693,10 +693,10 @@ static void drain_step(struct core *c)
 		}
 		res = -EIO; /* what it was to keep */
 	}
-	for (uint32_t i = 0; i < c->drain_tokens; i++)
-		core_reply(c, c->drain_token[i].token, res, 0);
-	c->drain_tokens = 0;
-	c->draining = false;
+	for (uint32_t i = 0; i < c->writeback.tokens; i++)
+		core_reply(c, c->writeback.token[i].token, res, 0);
+	c->writeback.tokens = 0;
+	c->writeback.draining = false;
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
@@ -726,7 +726,7 @@ static bool context_begins(struct core *c, struct context *x, uint32_t log)
  */
 static bool kind_begins(struct core *c, uint32_t log)
 {
-	uint32_t first = c->write_context[log];
+	uint32_t first = c->writeback.context[log];
 
 	for (uint32_t n = 0; n < c->contexts_high; n++) {
 		uint32_t i = (first + n) % c->contexts_high;
@@ -735,7 +735,7 @@ static bool kind_begins(struct core *c, uint32_t log)
 		if (!x || x->closing || !dirty_due(c, x, &x->dirty[log]) ||
 		    !context_begins(c, x, log))
 			continue;
-		c->write_context[log] = i + 1;
+		c->writeback.context[log] = i + 1;
 		return true;
 	}
 	return false;
@@ -791,7 +791,7 @@ uint64_t writeback_next_tick(const struct core *c)
 	if (!c->drives)
 		return next;
 	at = core_home(c)->write_retry_ns;
-	if (c->catalog_dirty && at > c->now_ns && at < next)
+	if (c->catalog.dirty && at > c->now_ns && at < next)
 		next = at; /* runs on any drive may wait for it */
 	if (!tombs_wait(c))
 		return next;

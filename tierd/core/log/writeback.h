@@ -9,6 +9,7 @@
 
 #include "tierd/core/unit/block_meta.h"
 #include "tierd/core/core.h"
+#include "tierd/core/log/catalog.h"
 #include "tierd/core/unit/store.h"
 
 struct core;
@@ -30,6 +31,16 @@ struct dirty {
 	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
 	uint64_t full_since_ns; /* no room on NVMe since; 0 = there is */
 	uint64_t full_retry_ns; /* ... and looked for not before */
+};
+
+/* What runs of all drives share. */
+struct writeback {
+	uint32_t context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
+	uint32_t *crc;                   /* scratch of a record */
+	struct disk_block *tombs;        /* likewise */
+	bool draining; /* all that is dirty is written now: who waits for that */
+	struct token token[CORE_TOKENS_MAX];
+	uint32_t tokens;
 };
 
 struct tomb {
@@ -256,6 +267,7 @@ struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t kl
 bool drives_failing(const struct core *c);
 bool drive_usable(const struct core *c, const struct drive *dv);
 bool drive_is_bad(const struct core *c, const struct drive *dv);
+bool drive_misread(const struct core_io *io);
 bool block_unreadable(const struct core *c, const struct context *x, uint32_t slot);
 struct drive *drives_target(const struct core *c, const struct drive *from);
 bool drives_missing(const struct core *c);

@@ -25,6 +25,15 @@ static void page_fail(struct core *c, struct context *x, uint32_t slot, uint32_t
 	block_page_freed(c, x, slot, page, tier);
 }
 
+/* The next put of its block brings it once more, and does not take it for stored. */
+static void page_misread(const struct core_io *io, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (drive_misread(io) && m->persist == PERSIST_CLEAN && m->settle == SETTLE_NONE)
+		m->settle = SETTLE_MISREAD;
+}
+
 static void page_came(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier)
 {
@@ -113,6 +122,7 @@ static void read_done(struct core *c, struct core_io *io)
 
 		if (failed) {
 			c->metrics.read_bad += !undone;
+			page_misread(io, x, slot);
 			page_fail(c, x, slot, page, ABI_TIER_CXL);
 		} else if (io->bad_mask >> i & 1) {
 			page_bad(c, x, slot, page, ABI_TIER_CXL);
@@ -148,8 +158,10 @@ static void direct_failed(struct core *c, struct core_io *io)
 	bool undone = io->res == -ETIME || io->res == -ECANCELED;
 
 	c->metrics.read_bad += undone ? 0 : io->piece_count;
-	for (uint32_t i = 0; i < io->piece_count; i++)
+	for (uint32_t i = 0; i < io->piece_count; i++) {
+		page_misread(io, r->ctx, io->priv.slot[i]);
 		page_fail(c, r->ctx, io->priv.slot[i], io->priv.page[i], ABI_TIER_HBM);
+	}
 	if (undone || r->path_bad & PATH_COPY)
 		move_failed(r, io->res, io->priv.slot, io->piece_count);
 	else

@@ -144,15 +144,17 @@ void path_failed(struct core *c, struct request *r, uint32_t path)
 }
 
 /*
- * A page's bytes on NVMe are rotten, but CXL has them. If CXL has the whole block to itself, the
- * block is written again and its old place given up; else the next read from there will tell. So
- * for a durable one: recovery takes the newer record, which may have come through without its data.
+ * A page's bytes on NVMe are rotten, or cannot be read, but CXL has them. If CXL has the whole
+ * block to itself, the block is written again and its old place given up; else the next read from
+ * there will tell. So for a durable one: recovery takes the newer record, which may have come
+ * through without its data.
  */
 void path_repair(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
-	if (m->persist != PERSIST_CLEAN || m->settle != SETTLE_NONE ||
+	if (m->persist != PERSIST_CLEAN ||
+	    (m->settle != SETTLE_NONE && m->settle != SETTLE_MISREAD) ||
 	    m->flags & (BLOCK_MOVING | BLOCK_DURABLE) ||
 	    block_use(x, slot)->streamed[ABI_TIER_CXL] ||
 	    m->there[ABI_TIER_CXL].pages != block_pages(x, slot))

@@ -477,8 +477,6 @@ static enum move_state fetch_items(struct core *c, struct request *r, struct mov
 /* Is there nothing to look at any more? */
 static bool fetch_is_over(struct request *r)
 {
-	if (r->ctx->closing && !r->error && !r->ending)
-		r->error = -ENOENT;
 	return r->error || r->late || r->ending;
 }
 
@@ -510,7 +508,7 @@ static void fetch_look(struct core *c, struct request *r)
 void fetch_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
-	if (r->holding && !r->error && !r->ctx->closing && !hold_all(c, r))
+	if (r->holding && !r->error && !hold_all(c, r))
 		request_go_on(c, r);
 	else if (fetch_is_over(r))
 		fetch_end(c, r);

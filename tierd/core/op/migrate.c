@@ -73,8 +73,6 @@ static void demote_step(struct core *c, struct request *r)
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 
 	r->phase = REQUEST_RUN;
-	if (r->ctx->closing && !r->error)
-		r->error = -ENOENT;
 	for (uint32_t n = 0; !r->error && !r->late && r->cursor < r->sqe.count; n++) {
 		enum block_move move = BLOCK_STAYS;
 

@@ -54,6 +54,7 @@ bool request_of_context(const struct core *c, const struct context *x);
 bool request_holds(const struct core *c, const struct context *x);
 void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
+void request_owner_gone(struct core *c, const void *owner);
 uint64_t request_next_deadline(const struct core *c);
 
 /* fetch.c */

@@ -217,7 +217,7 @@ static void prefetch_step(struct core *c, struct request *r)
 	}
 	park_remove(c, r);
 	r->begun_ns = c->now_ns;
-	if (r->error || r->ctx->closing)
+	if (r->error)
 		fetch_step(c, r); /* ends it: nothing was held */
 	else
 		fetch_begin(c, r);

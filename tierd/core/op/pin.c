@@ -67,9 +67,9 @@ static void charge_anew(struct core *c, struct context *x, uint32_t slot, uint32
 {
 	uint64_t now = kept_bytes(x, slot, tier);
 
-	assert(x->pinned[tier] >= before && c->pinned[tier] >= x->pinned[tier]);
+	assert(x->pinned[tier] >= before && c->pins.bytes[tier] >= x->pinned[tier]);
 	x->pinned[tier] += now - before; /* modulo 2^64 */
-	c->pinned[tier] += now - before;
+	c->pins.bytes[tier] += now - before;
 	ledger_unpin(&x->salts, block_account(x, slot), tier, before);
 	ledger_pin(&x->salts, block_account(x, slot), tier, now);
 }
@@ -274,7 +274,7 @@ static uint32_t memory_limit(const struct core *c, const struct pin *p, uint32_t
 	uint64_t all = c->pool[t].capacity / 100 * c->config.pin_percent;
 
 	/* Foresight leaves half of the budget to what is being read. */
-	if (c->pinned[t] + more > all / share || !quota_may_promise(c, t, more))
+	if (c->pins.bytes[t] + more > all / share || !quota_may_promise(c, t, more))
 		return ABI_LIMIT_HOST;
 	if (x->pinned[t] + more > pin_budget(c, x, t) / share)
 		return ABI_LIMIT_CONTEXT;
@@ -450,9 +450,9 @@ static void pin_request(struct core *c, struct request *r)
 	int64_t blocks;
 
 	r->phase = REQUEST_RUN;
-	if (r->error || r->ctx->closing) {
+	if (r->error) {
 		pin_drop(c, r->pin);
-		request_end(c, r, r->error ? r->error : -ENOENT, 0, 0);
+		request_end(c, r, r->error, 0, 0);
 		return;
 	}
 	blocks = pin_all(c, r, &ask);

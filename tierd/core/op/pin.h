@@ -53,6 +53,7 @@ struct pins {
 	uint32_t ending; /* 1 + the first; 0 = none */
 	uint32_t looked; /* of the look at deadlines, where it goes on */
 	uint64_t next_ns, seq;
+	uint64_t bytes[ABI_MEM_TIERS]; /* of all contexts */
 	struct pin_chunk *chunk, *chunk_free;
 };
 

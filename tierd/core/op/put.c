@@ -341,9 +341,7 @@ static void put_reserve(struct core *c, struct request *r)
 static void put_reserve_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
-	if (!r->error && r->ctx->closing)
-		r->error = -ENOENT;
-	else if (!r->error && r->epoch != r->ctx->spec.epoch)
+	if (!r->error && r->epoch != r->ctx->spec.epoch)
 		r->error = -ESTALE; /* what it would bring is of the old one */
 	if (r->error || r->late)
 		request_end(c, r, r->error ? r->error : -ENOSPC, 0,
@@ -545,8 +543,6 @@ static int put_trouble(const struct request *r)
 		return r->error;
 	if (r->late)
 		return -ETIMEDOUT;
-	if (r->ctx->closing)
-		return -ENOENT;
 	return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;
 }
 

@@ -39,6 +39,8 @@ static int page_copied(struct core *c, const struct request *r, const struct cor
 	c->metrics.put_bytes += copy->item[i].bytes;
 	page_publish(d, ABI_TIER_CXL);
 	block_resident(c, x, slot, page, ABI_TIER_CXL);
+	if (x->meta[slot].settle == SETTLE_MISREAD)
+		path_repair(c, x, slot);
 	assert(!pending || block_use(x, slot)->missing > 0);
 	if (pending && !--block_use_make(x, slot)->missing) {
 		block_commit(c, x, slot);

@@ -332,6 +332,7 @@ static void request_step(struct core *c, struct request *r)
 			request_free(c, r);
 		return;
 	}
+	assert(!r->ctx || !r->ctx->closing || r->error); /* request_context_gone */
 	if (core_ops[r->sqe.op]->step) {
 		core_ops[r->sqe.op]->step(c, r);
 		return;
@@ -494,6 +495,19 @@ void request_context_gone(struct core *c, const struct context *x)
 	for (uint32_t i = 0; i < c->requests.high; i++)
 		if (c->requests.table[i].phase != REQUEST_FREE && c->requests.table[i].ctx == x)
 			request_abort(c, &c->requests.table[i], -ENOENT);
+}
+
+/* What a plan or a conversation asked for. */
+void request_owner_gone(struct core *c, const void *owner)
+{
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
+
+		if (r->phase == REQUEST_FREE || r->owner != owner)
+			continue;
+		r->owner = NULL;
+		request_abort(c, r, -ECANCELED);
+	}
 }
 
 /* A request of the context, or of these one that holds blocks until it ends; or a stream. */

@@ -58,9 +58,9 @@ static void most_set(struct core *c, struct reservation *r, uint32_t blocks)
 	uint64_t more = (uint64_t)blocks - r->most; /* modulo 2^64, as the sums are */
 
 	r->ctx->reserved_most_blocks += more;
-	c->reserved_most_bytes += more * r->ctx->spec.geometry.block_bytes;
+	c->reserve.most_bytes += more * r->ctx->spec.geometry.block_bytes;
 	r->most = blocks;
-	assert(c->reserved_most_bytes / r->ctx->spec.geometry.block_bytes >=
+	assert(c->reserve.most_bytes / r->ctx->spec.geometry.block_bytes >=
 	       r->ctx->reserved_most_blocks);
 }
 
@@ -326,7 +326,7 @@ static void reserve_step(struct core *c, struct request *q)
 {
 	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
 	struct reservation *r;
-	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
+	int err = q->error ? q->error : q->late ? -ETIMEDOUT : 0;
 
 	q->phase = REQUEST_RUN;
 	if (!err && !promisable(c, q->ctx, a->p95))

@@ -28,6 +28,7 @@ struct reservations {
 	struct reservation *table;
 	uint32_t free, count, high;
 	uint64_t seq;
+	uint64_t most_bytes; /* of CXL: what they may come to and did not draw yet */
 	bool growing; /* some reservation is */
 	struct predict predict;
 };

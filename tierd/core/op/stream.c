@@ -640,8 +640,6 @@ static void stream_step(struct core *c, struct request *r)
 			return;
 		s = r->stream;
 	}
-	if (r->ctx->closing && !r->error)
-		r->error = -ENOENT;
 	r->cursor = s->done;
 	if (r->error)
 		finish(c, r, r->status, r->error);

@@ -35,7 +35,6 @@ void stream_over(struct core *c, struct stream *s)
 {
 	assert(s->ended);
 	s->over = true;
-	s->line = NULL;
 	c->streams.busy = true;
 }
 

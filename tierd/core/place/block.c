@@ -367,6 +367,8 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 	x->nvme_bytes -= bytes;
 	quota_sub(c, x, slot, ABI_TIER_NVME, bytes);
 	m->persist = PERSIST_NONE;
+	if (m->settle == SETTLE_MISREAD)
+		m->settle = SETTLE_NONE;
 }
 
 /* It is refused no more. */

@@ -152,9 +152,12 @@ uint64_t evacuate_copying(const struct core *c, const struct context *x, uint32_
 
 	if (c->evacuation.ctx != x || c->evacuation.tier != tier)
 		return 0;
-	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
-		for (uint32_t k = 0; k < c->copy[i].count && c->copy[i].priv.done == moved; k++)
-			bytes += c->copy[i].item[k].bytes;
+	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++) {
+		const struct core_copy *copy = &c->actions.copy[i];
+
+		for (uint32_t k = 0; k < copy->count && copy->priv.done == moved; k++)
+			bytes += copy->item[k].bytes;
+	}
 	return bytes;
 }
 

@@ -112,7 +112,7 @@ int tables_may_make(const struct core *c, const struct disk_context *spec,
 
 	if (err || spec->uid) /* one that was made before is to come back */
 		return err;
-	if (c->drives && u && spec->owner_uid && u->contexts >= c->catalog_max * 3 / 4) {
+	if (c->drives && u && spec->owner_uid && u->contexts >= c->catalog.max * 3 / 4) {
 		snprintf(why, why_bytes, "user %u owns %u contexts, three quarters of what the "
 			 "store's catalog holds; remove some, or format a larger store",
 			 spec->owner_uid, u->contexts);

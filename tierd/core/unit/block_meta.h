@@ -26,6 +26,7 @@
 #define SETTLE_RECOVERED 2u /* clean, its record was found: waits to be read (prove.c) */
 #define SETTLE_UNKNOWN 3u   /* ... it could not be read: no durable answer before a restart */
 #define SETTLE_SUSPECT 4u   /* dirty again, after a flush that failed */
+#define SETTLE_MISREAD 5u   /* as NONE, in either log; but it could not be read from there since */
 
 /* block_meta.flags */
 #define BLOCK_DROPPED 1u    /* left the index; the slot waits for its pages */
