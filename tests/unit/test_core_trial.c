@@ -22,19 +22,6 @@ static struct {
 	uint64_t uses, reads, would_read;
 } lru;
 
-static struct context *context(void)
-{
-	return core_context(host.core, host.context[0].id);
-}
-
-static uint32_t slot_of(uint32_t n)
-{
-	uint8_t key[ABI_KEY_BYTES];
-
-	host_key(n, key);
-	return index_find(&context()->ix, key);
-}
-
 static bool in_cxl(uint32_t n)
 {
 	uint32_t slot = slot_of(n);

@@ -9,8 +9,9 @@ AllBlocksCleared, as vllm.distributed.kv_events has them.
 
 - A block's hash is its key in tier, 32 bytes; --integer-hashes: its last 8 as a number, as vLLM
   makes them. Token ids are not known here and are left empty: route by hashes.
-- The medium is the tier, in vLLM's words: GPU (HBM), CPU (CXL), STORAGE (NVMe). A block that moves is removed from the one and then
-  stored in the other, so who does not look at media ends with the same blocks.
+- The medium is the tier, in vLLM's words: GPU (HBM), CPU (CXL), STORAGE (NVMe). A block that
+  moves is removed from the one and then stored in the other, so who does not look at media ends
+  with the same blocks.
 - Who comes late, or sees a gap, asks the replay socket, as vLLM's: for the messages from a number
   on. What is no longer kept is answered by a snapshot: AllBlocksCleared, then all blocks that are
   there, in one batch whose number is that of the last message that it covers.

@@ -7,6 +7,7 @@
  * It begins with the blocks that are there, in the order of their slots: it knows no more of them.
  * It has one order for all lanes, and lets go what the core would not (pins, dirty blocks).
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static void forget(struct trial *t, uint32_t slot)
 {
 	uint32_t *at = chain_of(t, t->key[slot]);
 
+	assert(t->kept > 0);
 	t->policy->remove(t->state, slot, t->key[slot]);
 	while (*at != slot + 1)
 		at = &t->next[*at - 1];
@@ -81,6 +83,7 @@ static void keep(struct core *c, struct trial *t, uint32_t slot)
 		t->free = t->next[own];
 	else
 		t->fresh++;
+	assert(t->fresh <= t->slots);
 	memcpy(t->key[own], hint.key, ABI_KEY_BYTES);
 	t->next[own] = *head;
 	*head = own + 1;
@@ -121,6 +124,7 @@ void trial_left(struct core *c, struct context *x, uint32_t slot)
 
 	if (!t || slot >= t->told)
 		return;
+	assert(t->there > 0);
 	t->there--;
 	shrink(c, t);
 }
