@@ -161,7 +161,7 @@ static void test_bad_configurations(void **state)
 	refuses(&d, none, "puts land in CXL");
 	refuses(&d, wrong, "64MiB");
 	refuses(&d, unknown, "is not a key");
-	refuses(&d, backend, "backend=abacus known=\"module, numa, memfd\"");
+	refuses(&d, backend, "backend=abacus known=\"module, numa, memfd, sim\"");
 	refuses(&d, tiny, "too small");
 	refuses(&d, byte, "too small");
 	refuses(&d, huge, "larger than the memory there is\" object=\"--set cxl.size\"");
