@@ -213,11 +213,11 @@ static void follow(const struct decode *x, struct followed *f)
 	while (f->whole < LAUNCHES) {
 		CHECK(tier_era_begin(g.r) == 0);
 		CHECK(tier_device_view(g.d, &address) == 0 && address == (uintptr_t)v);
+		check_resident(v); /* within an era: behind it, what is wanted back goes */
 		CHECK(tier_device_pages(g.d, page, BLOCKS, at) >= 0);
 		find_and_decode(x, &g, v, page, f);
 		gpu_ended(&g);
 	}
-	check_resident(v);
 	__atomic_store_n(&f->done, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&f->removed, __ATOMIC_ACQUIRE))
 		usleep(1000);
