@@ -66,8 +66,8 @@ clean: ##      remove build/
 	rm -rf $(O)
 
 # --- what the machine has
-QUIET_GOALS := help setup setup-deb setup-peers setup-hosts hosts-demo deb deb-test clean demo \
-               test tidy uninstall
+QUIET_GOALS := help setup setup-deb setup-peers setup-hosts hosts-demo deb deb-same deb-test \
+               clean demo test tidy uninstall
 ifneq ($(filter-out $(QUIET_GOALS),$(or $(MAKECMDGOALS),all)),)
 include $(O)/config.mk
 ifneq ($(strip $(REQUIRED_MISSING)),)
