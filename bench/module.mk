@@ -29,3 +29,23 @@ hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put,
 
 setup-hosts: ## install etcd and ip for make hosts-demo; starts no service
 	@O=$(O) bench/hosts/setup
+
+# Does a daemon age? (bench/aging)
+define aging_variant
+$$(O)/$1/aging-churn: $$(call objects,$1,bench/aging/churn.c) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
+	$$(link_$1) $$(LIBS_libtier) -lm
+-include $$(O)/$1/obj/bench/aging/churn.d
+endef
+$(foreach v,$(VARIANTS),$(eval $(call aging_variant,$v)))
+
+HOURS ?= 1
+.PHONY: soak aging-check
+soak: all-plain $(O)/plain/aging-churn ## HOURS=1 of 50 times normal churn; does the daemon age?
+	@mkdir -p $(O)/soak
+	@python3 bench/aging/aging run --build $(O)/plain --minutes $$(( $(HOURS) * 60 )) \
+		-o $(O)/soak/aging.html; rc=$$?; echo "$(O)/soak/aging.html has the plots"; exit $$rc
+
+aging-check: ## the aging gate's statistics beside pymannkendall's and scipy's (from PyPI)
+	@[ -x $(O)/aging-venv/bin/python ] || python3 -m venv $(O)/aging-venv
+	@$(O)/aging-venv/bin/pip -q install pymannkendall==1.4.3 scipy
+	@$(O)/aging-venv/bin/python bench/aging/check 500
