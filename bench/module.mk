@@ -40,7 +40,7 @@ $(foreach v,$(VARIANTS),$(eval $(call aging_variant,$v)))
 
 HOURS ?= 1
 .PHONY: soak aging-check
-soak: all-plain $(O)/plain/aging-churn ## HOURS=1 of 50 times normal churn; does the daemon age?
+soak: all-plain $(O)/plain/aging-churn ## HOURS=1 of 50 times normal churn: does it age?
 	@mkdir -p $(O)/soak
 	@python3 bench/aging/aging run --build $(O)/plain --minutes $$(( $(HOURS) * 60 )) \
 		-o $(O)/soak/aging.html; rc=$$?; echo "$(O)/soak/aging.html has the plots"; exit $$rc
