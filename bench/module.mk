@@ -43,7 +43,7 @@ HOURS ?= 1
 soak: all-plain $(O)/plain/aging-churn ## HOURS=1 of 50 times normal churn: does it age?
 	@mkdir -p $(O)/soak
 	@python3 bench/aging/aging run --build $(O)/plain --minutes $$(( $(HOURS) * 60 )) \
-		-o $(O)/soak/aging.html; rc=$$?; echo "$(O)/soak/aging.html has the plots"; exit $$rc
+		-o $(O)/soak/aging.html; rc=$$?; echo "plots: $(O)/soak/aging.html"; exit $$rc
 
 aging-check: ## the aging gate's statistics beside pymannkendall's and scipy's (from PyPI)
 	@[ -x $(O)/aging-venv/bin/python ] || python3 -m venv $(O)/aging-venv
