@@ -265,30 +265,34 @@ static int begin(struct churn *w)
 
 int main(int argc, char **argv)
 {
-	static const struct option table[] = { { "socket", 1, NULL, 's' }, { "seconds", 1, NULL, 'n' },
+	static const struct option table[] = { { "socket", 1, NULL, 's' },
+					       { "seconds", 1, NULL, 'n' },
 					       { "rate", 1, NULL, 'r' }, { 0 } };
-	static struct churn w = { .random = 1 };
+	struct churn *w = calloc(1, sizeof(*w));
 	uint32_t seconds = 60, rate = 1000;
+	bool known = w != NULL;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+	while (known && (c = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		if (c == 's')
-			w.socket = optarg;
+			w->socket = optarg;
 		else if (c == 'n')
 			seconds = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (c == 'r')
 			rate = (uint32_t)strtoul(optarg, NULL, 10);
 		else
-			return 2;
+			known = false;
 	}
-	if (!w.socket || !rate || optind < argc) {
+	if (!known || !w->socket || !rate || optind < argc) {
 		fprintf(stderr, "usage: aging-churn --socket PATH --seconds N --rate N\n");
+		free(w);
 		return 2;
 	}
-	c = begin(&w) ? 1 : run(&w, seconds, rate);
-	tier_reader_close(w.r);
-	tier_context_close(w.c);
-	tier_geometry_free(w.g);
-	tier_close(w.t);
+	c = begin(w) ? 1 : run(w, seconds, rate);
+	tier_reader_close(w->r);
+	tier_context_close(w->c);
+	tier_geometry_free(w->g);
+	tier_close(w->t);
+	free(w);
 	return c;
 }
