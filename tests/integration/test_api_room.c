@@ -310,8 +310,10 @@ static void put_until_gone(struct world *w, uint32_t first, uint32_t *next)
 	struct tier_put_options p = { .salt = 0 };
 	uint32_t left = HITS;
 
-	for (uint32_t end = *next + 20 * CXL_BLOCKS; left && *next < end; (*next)++) {
+	/* By the clock: how many puts are dropped hangs on the disk. */
+	for (uint64_t end = time_now_ns() + LONG_NS; left && time_now_ns() < end; (*next)++) {
 		assert_true(put(w, *next, &p) >= 0);
+		usleep(1000);
 		left = 0;
 		for (uint32_t i = 0; i < HITS; i++)
 			left += there(w, first + i);
