@@ -56,7 +56,7 @@ static int place_ask(struct tier *t, struct tier_put *p, struct put_place *out) 
 void *put_place(struct tier_put *p, uint32_t block, uint32_t page, uint32_t bytes)
 {
 	struct tier *t = p->t;
-	struct put_place *next;
+	struct put_place next = { .block = block, .page = page, .bytes = bytes };
 
 	if (!put_may_place(p, bytes))
 		return NULL;
@@ -66,13 +66,11 @@ void *put_place(struct tier_put *p, uint32_t block, uint32_t page, uint32_t byte
 			return p->place[i].at;
 	if (p->unplaced)
 		return NULL;
-	next = &p->place[p->places];
-	*next = (struct put_place){ .block = block, .page = page, .bytes = bytes };
-	p->unplaced = place_ask(t, p, next) != 0;
+	p->unplaced = place_ask(t, p, &next) != 0;
 	if (p->unplaced)
 		return NULL;
-	p->places++;
-	return next->at;
+	p->place[p->places++] = next;
+	return next.at;
 }
 
 void put_unplace(struct tier_put *p)

@@ -105,6 +105,7 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 	k->sq_head = k->cq_tail = ABI_RING_BEGIN;
 	k->lines = (void *)((uint8_t *)k->region + streams);
 	w.boot_token = f->boot_token;
+	w.flags = f->places ? WIRE_PLACES : 0;
 	w.staging_bytes = k->staging_bytes + f->staging_lie;
 	fake_send(k, &w, sizeof(w), fds, 4);
 	close(fds[0]);
@@ -171,6 +172,17 @@ static inline void fake_context_question(struct fake *f, struct fake_client *k,
 	}
 }
 
+static inline void fake_place(struct fake *f, struct fake_client *k, const struct wire_place *q)
+{
+	struct wire_place answer = { .header = { .type = WIRE_PLACE, .seq = q->header.seq },
+				     .bytes = ABI_HUGE };
+	int fd = fake_memfd(ABI_HUGE);
+
+	f->placed++;
+	fake_send(k, &answer, sizeof(answer), &fd, 1);
+	close(fd);
+}
+
 static inline void fake_admin(struct fake_client *k, const struct wire_header *q)
 {
 	struct {
@@ -220,6 +232,9 @@ static inline void fake_question(struct fake *f, struct fake_client *k)
 		break;
 	case WIRE_ADMIN:
 		(f->admin ? f->admin : fake_admin)(k, q);
+		break;
+	case WIRE_PLACE:
+		fake_place(f, k, (const void *)bytes);
 		break;
 	default:
 		fake_context_question(f, k, (const void *)bytes);

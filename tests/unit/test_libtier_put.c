@@ -7,6 +7,7 @@
 #include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/connection.h"
+#include "libtier/src/put.h"
 
 #define BLOCK_BYTES (6 * 4096u)
 #define PIECES_MAX 16u
@@ -174,6 +175,59 @@ static void test_pieces_tell_their_prefix(void **state)
 	free(data);
 }
 
+/* A put of this many pages of 2 MiB, from a connection that has room for it. */
+static tier_put *begin_large(struct world *w, uint32_t pages)
+{
+	const struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = pages,
+					.groups = 1, .page_bytes = ABI_HUGE };
+	struct tier_geometry_options o = { .size = sizeof(o), .block_tokens = 16, .part_count = 1,
+					   .part = &part };
+	struct tier_connect_options to = { .size = sizeof(to), .socket = w->fake->path,
+					   .staging_bytes = (pages + 1) * ABI_HUGE };
+	tier_key key = world_key(1);
+	tier_geometry *g;
+	tier_context *c;
+	tier_put *p;
+
+	tier_close(w->t);
+	assert_int_equal(tier_connect(&w->t, &to), 0);
+	assert_int_equal(tier_geometry_new(&g, &o), 0);
+	assert_int_equal(tier_context_create(w->t, "large", g, NULL, &c), 0);
+	tier_geometry_free(g);
+	assert_int_equal(tier_put_begin(c, &key, 1, NULL, &p), 0);
+	return p;
+}
+
+/* Of a daemon that grants all: the pages behind the last place go to staging, the others stay. */
+static void test_places_of_a_put_have_an_end(void **state)
+{
+	enum { PAGES = PUT_PLACES_MAX + 2 };
+	struct world *w = *state;
+	const uint8_t *staging;
+	uint8_t *at[PAGES];
+	tier_put *p;
+
+	w->fake->places = true;
+	w->fake->staging_max = (PAGES + 1) * ABI_HUGE;
+	p = begin_large(w, PAGES);
+	staging = connection_attachment(w->t)->staging;
+	for (uint32_t i = 0; i < PAGES; i++) {
+		bool staged;
+
+		at[i] = tier_put_data(p, 0, 0, i, 0);
+		assert_non_null(at[i]);
+		staged = at[i] >= staging && at[i] < staging + w->fake->staging_max;
+		assert_int_equal(staged, i >= PUT_PLACES_MAX);
+		memset(at[i], (int)i + 1, 4096);
+	}
+	for (uint32_t i = 0; i < PAGES; i++) {
+		assert_ptr_equal(tier_put_data(p, 0, 0, i, 0), at[i]);
+		assert_int_equal(at[i][4095], i + 1);
+	}
+	assert_int_equal(w->fake->placed, PUT_PLACES_MAX);
+	tier_put_abort(p);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
@@ -183,6 +237,7 @@ int main(void)
 		T(test_a_failed_commit_is_told),
 		T(test_errors_are_handed_on),
 		T(test_pieces_tell_their_prefix),
+		T(test_places_of_a_put_have_an_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,9 @@
 /*
  * The hbm tier in the memory of a GPU. All of it is taken when the tier is opened, in chunks of
  * ABI_HUGE that are mapped once, one behind another, into the device's address space: nothing is
- * mapped or taken later, while engines measure how much memory is free or run their graphs. A
- * region is a range of addresses that no processor can touch, and a table from its areas to chunks;
- * copies translate, so that a place without a chunk is refused here and never reaches the device.
+ * mapped or taken later, while engines measure how much memory is free or run their graphs. Regions
+ * are those of mem_chunks.h; copies translate, so that a place without a chunk is refused here and
+ * never reaches the device.
  *
  * Chunks are exported to clients of the context's owner, who could write them and may keep them
  * whatever they say. So one that passes to a context of another uid is emptied, and if it was ever
@@ -21,19 +21,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
-#include "libtier/base/list.h"
-#include "libtier/base/lock.h"
 #include "libtier/base/cuda_driver.h"
-#include "tierd/backend/mem_common.h"
+#include "tierd/backend/mem_chunks.h"
 
 #define DEVICE 0
 #define SHARE_PERCENT 6
-#define NO_CHUNK UINT32_MAX
 #define NO_OWNER UINT32_MAX
 #define LOOK_CHUNKS 64u /* unused ones that are looked at for one that needs no emptying */
 #define EVENTS 32u /* copies that can be waited for at a time without waiting for a whole stream */
@@ -42,7 +38,7 @@
 enum channel { CHANNEL_IN, CHANNEL_OUT, CHANNEL_WITHIN, CHANNELS };
 
 struct cuda_pool {
-	struct mem_ops ops; /* first: what the slots get is this */
+	struct mem_chunks common; /* first: what the slots get is this */
 	struct cuda_driver cu;
 	struct cuda_context *context;
 	uint64_t base; /* address of the first chunk */
@@ -55,28 +51,18 @@ struct cuda_pool {
 	struct cuda_stream *stream[CHANNELS];
 	uint32_t failed;    /* atomic: the context is of no use any more */
 	uint32_t no_batch;  /* atomic: the driver refused one */
-	struct lock lock;
-	uint32_t *unused GUARDED_BY(lock);       /* chunks */
-	uint32_t unused_count GUARDED_BY(lock);
-	struct list regions GUARDED_BY(lock);
-	struct cuda_event *event[EVENTS] GUARDED_BY(lock); /* a stack */
-	uint32_t events GUARDED_BY(lock);
-};
-
-/* Of a region; guarded by the pool's lock. */
-struct mem_private {
-	struct cuda_pool *pool;
-	struct list link;
-	void *reserved; /* addresses, around addr */
-	uint8_t *addr;
-	uint64_t bytes;
-	uint32_t backed;  /* areas that have a chunk */
-	uint32_t chunk[]; /* by area of ABI_HUGE */
+	struct cuda_event *event[EVENTS] GUARDED_BY(common.lock); /* a stack */
+	uint32_t events GUARDED_BY(common.lock);
 };
 
 static struct cuda_pool *pool_of(const struct mem_ops *self)
 {
 	return (struct cuda_pool *)(uintptr_t)self;
+}
+
+static struct cuda_pool *pool_of_region(const struct mem_region *region)
+{
+	return pool_of(&region->own->chunks->ops);
 }
 
 /*
@@ -183,9 +169,8 @@ static int begin_chunks(struct cuda_pool *pool)
 
 	for (; rc == 0 && pool->made < pool->chunks; pool->made += rc == 0)
 		rc = make_chunk(pool, pool->made);
-	/* The lowest is used first. */
-	for (uint32_t i = pool->chunks; rc == 0 && i > 0; i--)
-		pool->unused[pool->unused_count++] = i - 1;
+	if (rc == 0)
+		rc = mem_chunks_fill(&pool->common, pool->chunks);
 	return rc ? rc : cuda_errno(pool->cu.set_access(pool->base, bytes, &access, 1));
 }
 
@@ -211,12 +196,11 @@ static void cuda_close(const struct mem_ops *self)
 		pool->cu.unreserve(pool->base, pool->chunks * (uint64_t)ABI_HUGE);
 	if (pool->context)
 		pool->cu.context_release(DEVICE);
-	lock_fini(&pool->lock);
+	mem_chunks_end(&pool->common);
 	free(pool->handle);
 	free(pool->owner);
 	free(pool->exported);
 	free(pool->zeros);
-	free(pool->unused);
 	free(pool);
 }
 
@@ -226,12 +210,89 @@ static int begin_tables(struct cuda_pool *pool, uint64_t chunks)
 	pool->owner = malloc(chunks * sizeof(*pool->owner));
 	pool->exported = calloc(chunks, sizeof(*pool->exported));
 	pool->zeros = calloc(1, ABI_HUGE);
-	pool->unused = calloc(chunks, sizeof(*pool->unused));
-	if (!pool->handle || !pool->owner || !pool->exported || !pool->zeros || !pool->unused)
+	if (!pool->handle || !pool->owner || !pool->exported || !pool->zeros)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < chunks; i++)
 		pool->owner[i] = NO_OWNER;
 	return 0;
+}
+
+/* Until the stream is through with what it was given so far. */
+static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
+{
+	struct cuda_event *event = NULL;
+	int rc;
+
+	lock_acquire(&pool->common.lock);
+	if (pool->events)
+		event = pool->event[--pool->events];
+	lock_release(&pool->common.lock);
+	if (!event)
+		return judge(pool, pool->cu.stream_wait(stream));
+	rc = judge(pool, pool->cu.event_record(event, stream));
+	rc = rc ? judge(pool, pool->cu.stream_wait(stream))
+		: judge(pool, pool->cu.event_wait(event));
+	LOCK_SCOPE(&pool->common.lock);
+	pool->event[pool->events++] = event;
+	return rc;
+}
+
+/* Rather one whose bytes are nobody else's. */
+static uint32_t choose_chunk(const struct mem_chunks *m, uint32_t owner)
+{
+	const struct cuda_pool *pool = (const struct cuda_pool *)m;
+
+	for (uint32_t n = 0; n < LOOK_CHUNKS && n < m->unused_count; n++) {
+		uint32_t at = m->unused_count - 1 - n;
+		uint32_t whose = pool->owner[m->unused[at]];
+
+		if (whose == owner || whose == NO_OWNER)
+			return at;
+	}
+	return m->unused_count - 1;
+}
+
+static int make_anew(struct cuda_pool *pool, uint32_t chunk)
+{
+	const struct cuda_access access = { .location = here(), .flags = CUDA_ACCESS_READ_WRITE };
+	uint64_t at = pool->base + chunk * (uint64_t)ABI_HUGE;
+	int rc = 0;
+
+	if (pool->handle[chunk]) {
+		rc = judge(pool, pool->cu.unmap(at, ABI_HUGE));
+		if (rc == 0)
+			rc = judge(pool, pool->cu.release(pool->handle[chunk]));
+		pool->handle[chunk] = rc ? pool->handle[chunk] : 0;
+	}
+	if (rc == 0)
+		rc = make_chunk(pool, chunk);
+	return rc ? rc : judge(pool, pool->cu.set_access(at, ABI_HUGE, &access, 1));
+}
+
+/* The chunk is going to hold this user's bytes: no other user's are to be seen in it, or by it. */
+static int empty_chunk(struct mem_chunks *m, uint32_t chunk, uint32_t owner)
+{
+	struct cuda_pool *pool = (struct cuda_pool *)m;
+	struct cuda_stream *stream = pool->stream[CHANNEL_IN];
+	int rc;
+
+	if (pool->owner[chunk] == owner || pool->owner[chunk] == NO_OWNER) {
+		pool->owner[chunk] = owner;
+		return 0;
+	}
+	rc = judge(pool, pool->cu.context_set(pool->context));
+	if (rc == 0 && (pool->exported[chunk] || !pool->handle[chunk]))
+		rc = make_anew(pool, chunk);
+	if (rc == 0)
+		rc = judge(pool, pool->cu.copy(pool->base + chunk * (uint64_t)ABI_HUGE,
+					       (uintptr_t)pool->zeros, ABI_HUGE, stream));
+	if (rc == 0)
+		rc = wait_for_end(pool, stream);
+	if (rc == 0) {
+		pool->exported[chunk] = 0;
+		pool->owner[chunk] = owner;
+	}
+	return rc;
 }
 
 static int cuda_open(const struct mem_ops **self, uint64_t bytes)
@@ -240,19 +301,19 @@ static int cuda_open(const struct mem_ops **self, uint64_t bytes)
 	struct cuda_pool *pool;
 	int rc;
 
-	if (chunks == 0 || bytes % ABI_HUGE || chunks >= NO_CHUNK)
+	if (chunks == 0 || bytes % ABI_HUGE || chunks >= MEM_NO_CHUNK)
 		return -EINVAL;
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
 		return -ENOMEM;
-	rc = lock_init(&pool->lock);
+	rc = mem_chunks_begin(&pool->common, &mem_cuda);
 	if (rc) {
 		free(pool);
 		return rc;
 	}
-	pool->ops = mem_cuda;
+	pool->common.choose = choose_chunk;
+	pool->common.empty = empty_chunk;
 	pool->chunks = (uint32_t)chunks;
-	list_init(&pool->regions);
 	rc = begin_tables(pool, chunks);
 	if (rc == 0)
 		rc = cuda_driver_load(&pool->cu, NULL);
@@ -263,10 +324,10 @@ static int cuda_open(const struct mem_ops **self, uint64_t bytes)
 	if (rc == 0)
 		rc = begin_chunks(pool);
 	if (rc) {
-		cuda_close(&pool->ops);
+		cuda_close(&pool->common.ops);
 		return rc;
 	}
-	*self = &pool->ops;
+	*self = &pool->common.ops;
 	return 0;
 }
 
@@ -317,230 +378,28 @@ static int cuda_probe(struct backend_info *info)
 	return rc ? -ENODEV : 0;
 }
 
-/* Until the stream is through with what it was given so far. */
-static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
-{
-	struct cuda_event *event = NULL;
-	int rc;
-
-	lock_acquire(&pool->lock);
-	if (pool->events)
-		event = pool->event[--pool->events];
-	lock_release(&pool->lock);
-	if (!event)
-		return judge(pool, pool->cu.stream_wait(stream));
-	rc = judge(pool, pool->cu.event_record(event, stream));
-	rc = rc ? judge(pool, pool->cu.stream_wait(stream))
-		: judge(pool, pool->cu.event_wait(event));
-	LOCK_SCOPE(&pool->lock);
-	pool->event[pool->events++] = event;
-	return rc;
-}
-
 /* ---- regions ------------------------------------------------------------------------------- */
-
-static int cuda_create(const struct mem_ops *self, struct mem_region *region, const char *label,
-		       uint64_t bytes)
-{
-	struct cuda_pool *pool = pool_of(self);
-	uint64_t areas = (bytes + ABI_HUGE - 1) / ABI_HUGE;
-	struct mem_private *own;
-	uint8_t *addr;
-
-	(void)label; /* of memory of ours */
-	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX || areas >= NO_CHUNK)
-		return -EINVAL;
-	own = malloc(sizeof(*own) + areas * sizeof(own->chunk[0]));
-	if (!own)
-		return -ENOMEM;
-	/* One area more: the first one's address is a multiple of its size. */
-	addr = mmap(NULL, (areas + 1) * ABI_HUGE, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (addr == MAP_FAILED) {
-		int rc = -errno;
-
-		free(own);
-		return rc;
-	}
-	*own = (struct mem_private){ .pool = pool, .reserved = addr, .addr = addr,
-				     .bytes = bytes };
-	own->addr += (ABI_HUGE - (uintptr_t)addr % ABI_HUGE) % ABI_HUGE;
-	for (uint64_t i = 0; i < areas; i++)
-		own->chunk[i] = NO_CHUNK;
-	*region = (struct mem_region){ .fd = -1, .addr = own->addr, .bytes = bytes, .own = own };
-	LOCK_SCOPE(&pool->lock);
-	list_push_back(&pool->regions, &own->link);
-	return 0;
-}
-
-static int cuda_share(const struct mem_region *region, uint64_t client)
-{
-	(void)client;
-	(void)region;
-	return -EOPNOTSUPP;
-}
-
-static void give_chunk_back(struct mem_private *own, uint64_t area) REQUIRES(own->pool->lock)
-{
-	if (own->chunk[area] == NO_CHUNK)
-		return;
-	own->pool->unused[own->pool->unused_count++] = own->chunk[area];
-	own->chunk[area] = NO_CHUNK;
-	own->backed--;
-}
-
-/* No processor has it mapped: leaving it to others is the same. */
-static void cuda_destroy(struct mem_region *region)
-{
-	struct mem_private *own = region->own;
-	uint64_t areas = (region->bytes + ABI_HUGE - 1) / ABI_HUGE;
-
-	if (!region->bytes)
-		return;
-	lock_acquire(&own->pool->lock);
-	for (uint64_t i = 0; i < areas; i++)
-		give_chunk_back(own, i);
-	list_remove(&own->link);
-	lock_release(&own->pool->lock);
-	munmap(own->reserved, (areas + 1) * ABI_HUGE);
-	free(own);
-	*region = (struct mem_region){ .fd = -1 };
-}
-
-/* An unused chunk, rather one whose bytes are nobody else's; NO_CHUNK. */
-static uint32_t take_chunk(struct cuda_pool *pool, uint32_t owner)
-{
-	uint32_t best, chunk;
-
-	LOCK_SCOPE(&pool->lock);
-	if (!pool->unused_count)
-		return NO_CHUNK;
-	best = pool->unused_count - 1;
-	for (uint32_t n = 0; n < LOOK_CHUNKS && n < pool->unused_count; n++) {
-		uint32_t at = pool->unused_count - 1 - n;
-		uint32_t whose = pool->owner[pool->unused[at]];
-
-		if (whose != owner && whose != NO_OWNER)
-			continue;
-		best = at;
-		break;
-	}
-	chunk = pool->unused[best];
-	pool->unused[best] = pool->unused[--pool->unused_count];
-	return chunk;
-}
-
-static int make_anew(struct cuda_pool *pool, uint32_t chunk)
-{
-	const struct cuda_access access = { .location = here(), .flags = CUDA_ACCESS_READ_WRITE };
-	uint64_t at = pool->base + chunk * (uint64_t)ABI_HUGE;
-	int rc = 0;
-
-	if (pool->handle[chunk]) {
-		rc = judge(pool, pool->cu.unmap(at, ABI_HUGE));
-		if (rc == 0)
-			rc = judge(pool, pool->cu.release(pool->handle[chunk]));
-		pool->handle[chunk] = rc ? pool->handle[chunk] : 0;
-	}
-	if (rc == 0)
-		rc = make_chunk(pool, chunk);
-	return rc ? rc : judge(pool, pool->cu.set_access(at, ABI_HUGE, &access, 1));
-}
-
-/* The chunk is going to hold this user's bytes: no other user's are to be seen in it, or by it. */
-static int empty_chunk(struct cuda_pool *pool, uint32_t chunk, uint32_t owner)
-{
-	struct cuda_stream *stream = pool->stream[CHANNEL_IN];
-	int rc;
-
-	if (pool->owner[chunk] == owner || pool->owner[chunk] == NO_OWNER) {
-		pool->owner[chunk] = owner;
-		return 0;
-	}
-	rc = judge(pool, pool->cu.context_set(pool->context));
-	if (rc == 0 && (pool->exported[chunk] || !pool->handle[chunk]))
-		rc = make_anew(pool, chunk);
-	if (rc == 0)
-		rc = judge(pool, pool->cu.copy(pool->base + chunk * (uint64_t)ABI_HUGE,
-					       (uintptr_t)pool->zeros, ABI_HUGE, stream));
-	if (rc == 0)
-		rc = wait_for_end(pool, stream);
-	if (rc == 0) {
-		pool->exported[chunk] = 0;
-		pool->owner[chunk] = owner;
-	}
-	return rc;
-}
-
-/* Give the area a chunk if it has none. */
-static int back(struct mem_private *own, uint64_t area, uint32_t owner)
-{
-	struct cuda_pool *pool = own->pool;
-	uint32_t chunk;
-	int rc;
-
-	{
-		LOCK_SCOPE(&pool->lock);
-		if (own->chunk[area] != NO_CHUNK)
-			return 0;
-	}
-	chunk = take_chunk(pool, owner);
-	if (chunk == NO_CHUNK)
-		return -ENOMEM;
-	rc = empty_chunk(pool, chunk, owner);
-	LOCK_SCOPE(&pool->lock);
-	if (rc) { /* the last one to be tried again */
-		pool->unused[pool->unused_count++] = pool->unused[0];
-		pool->unused[0] = chunk;
-		return rc;
-	}
-	own->chunk[area] = chunk;
-	own->backed++;
-	return 0;
-}
 
 static int cuda_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
 {
-	struct mem_private *own = region->own;
-	struct cuda_pool *pool = own->pool;
-
 	if (!mem_range_is_sane(region, offset, bytes))
 		return -EINVAL;
-	if (has_failed(pool))
+	if (has_failed(pool_of_region(region)))
 		return -EIO;
-	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++) {
-		int rc = back(own, i, region->owner);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int cuda_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
-{
-	struct mem_private *own = region->own;
-
-	if (!mem_range_is_sane(region, offset, bytes))
-		return -EINVAL;
-	LOCK_SCOPE(&own->pool->lock);
-	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++)
-		give_chunk_back(own, i);
-	return 0;
+	return mem_chunks_prepare(region, offset, bytes);
 }
 
 /* The chunk of an area that has one, from now on exported. */
-static int lend_chunk(struct mem_private *own, uint64_t area)
+static int lend_chunk(struct cuda_pool *pool, struct mem_private *own, uint64_t area)
 {
-	struct cuda_pool *pool = own->pool;
 	uint32_t chunk;
 	int fd = -1, rc;
 
 	{
-		LOCK_SCOPE(&pool->lock);
+		LOCK_SCOPE(&pool->common.lock);
 		chunk = own->chunk[area];
 	}
-	if (chunk == NO_CHUNK)
+	if (chunk == MEM_NO_CHUNK)
 		return -EAGAIN;
 	pool->exported[chunk] = 1;
 	rc = judge(pool, pool->cu.export_fd(&fd, pool->handle[chunk], CUDA_HANDLE_FD, 0));
@@ -552,7 +411,7 @@ static int lend_chunk(struct mem_private *own, uint64_t area)
 static int cuda_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
 		     uint32_t *count)
 {
-	struct cuda_pool *pool = region->own->pool;
+	struct cuda_pool *pool = pool_of_region(region);
 	uint32_t areas = (uint32_t)(bytes / ABI_HUGE), made = 0;
 	int rc;
 
@@ -564,7 +423,7 @@ static int cuda_lend(const struct mem_region *region, uint64_t offset, uint64_t 
 		return -EFBIG;
 	rc = judge(pool, pool->cu.context_set(pool->context));
 	for (; rc >= 0 && made < areas; made += rc >= 0) {
-		rc = lend_chunk(region->own, offset / ABI_HUGE + made);
+		rc = lend_chunk(pool, region->own, offset / ABI_HUGE + made);
 		if (rc >= 0)
 			fd[made] = rc;
 	}
@@ -572,14 +431,6 @@ static int cuda_lend(const struct mem_region *region, uint64_t offset, uint64_t 
 		close(fd[--made]);
 	*count = made;
 	return rc < 0 ? rc : 0;
-}
-
-static int64_t cuda_resident(const struct mem_region *region)
-{
-	struct mem_private *own = region->own;
-
-	LOCK_SCOPE(&own->pool->lock);
-	return (int64_t)own->backed * (int64_t)ABI_HUGE;
 }
 
 /* ---- copies -------------------------------------------------------------------------------- */
@@ -596,21 +447,21 @@ struct transfer {
 /* Where the byte at `at` of a region lies on the device, and how many follow in its chunk. */
 static int translate(struct cuda_pool *pool, const uint8_t *at, uint64_t *device, uint64_t *left)
 {
-	LOCK_SCOPE(&pool->lock);
-	list_each(link, &pool->regions) {
-		const struct mem_private *own = list_entry(link, struct mem_private, link);
-		uint64_t offset = (uint64_t)(at - own->addr);
+	const struct mem_private *own;
+	uint64_t offset;
+	uint32_t chunk;
 
-		if (at < own->addr || offset >= own->bytes)
-			continue;
-		if (own->chunk[offset / ABI_HUGE] == NO_CHUNK)
-			return -ENOMEM; /* prepare found none, or it was punched */
-		*left = ABI_HUGE - offset % ABI_HUGE;
-		*device = pool->base + own->chunk[offset / ABI_HUGE] * (uint64_t)ABI_HUGE +
-			  offset % ABI_HUGE;
-		return 0;
-	}
-	return -EFAULT;
+	LOCK_SCOPE(&pool->common.lock);
+	own = mem_chunks_at(&pool->common, at);
+	if (!own)
+		return -EFAULT;
+	offset = (uint64_t)(at - own->addr);
+	chunk = own->chunk[offset / ABI_HUGE];
+	if (chunk == MEM_NO_CHUNK)
+		return -ENOMEM; /* prepare found none, or it was punched */
+	*left = ABI_HUGE - offset % ABI_HUGE;
+	*device = pool->base + chunk * (uint64_t)ABI_HUGE + offset % ABI_HUGE;
+	return 0;
 }
 
 /* Hand over what there is: as a batch, which a driver may not know or may refuse. */
@@ -711,17 +562,17 @@ const struct mem_ops mem_cuda = {
 	.probe = cuda_probe,
 	.open = cuda_open,
 	.close = cuda_close,
-	.create = cuda_create,
-	.share = cuda_share,
+	.create = mem_chunks_create,
+	.share = mem_chunks_share,
 	.revoke = mem_revoke,
 	.lend = cuda_lend,
 	.grant = mem_grant,
 	.commit = mem_grant,
-	.destroy = cuda_destroy,
-	.leave = cuda_destroy,
+	.destroy = mem_chunks_destroy,
+	.leave = mem_chunks_destroy,
 	.prepare = cuda_prepare,
-	.punch = cuda_punch,
-	.resident = cuda_resident,
+	.punch = mem_chunks_punch,
+	.resident = mem_chunks_resident,
 	.bind = mem_bind_none,
 	.hint = mem_hint_none,
 	.copy = cuda_copy,

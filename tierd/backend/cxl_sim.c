@@ -4,9 +4,8 @@
  * the device's look-ups, DRAM and flash. By default the golden model in this process; where
  * TIER_SIM_RING names a ring, the RTL that serves it. A simulation, never found by `auto`.
  *
- * As of a GPU (cuda.c), a region is addresses that no processor can touch, and a table from its
- * areas to chunks of the device: who passes the device by gets SIGSEGV. A chunk is written full of
- * zeros, through the device, before an area gets it: what was punched is not seen again.
+ * Regions are those of mem_chunks.h: who passes the device by gets SIGSEGV. A chunk is written full
+ * of zeros, through the device, before an area gets it: what was punched is not seen again.
  *
  * The device is one, and the lock is around each line that passes it, so copies may wait for one
  * another. Never is memory of others touched under it, for that may fault (tierd/fault.h).
@@ -15,18 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "libtier/base/crc32c.h"
-#include "libtier/base/list.h"
-#include "libtier/base/lock.h"
 #include "libtier/base/time.h"
-#include "tierd/backend/mem_common.h"
+#include "tierd/backend/mem_chunks.h"
 
 #define RING "TIER_SIM_RING" /* in the environment: a ring's file (fpga-sim/port/ring.h) */
 #define SIZE_AUTO (64ull << 20)
 #define SHARE_PERCENT 25 /* of the host's memory: what a simulated flash may take of it */
-#define NO_CHUNK UINT32_MAX
 #define HINTS 32u /* ranges that are going to be read; more are dropped */
 
 struct sim_hint {
@@ -37,26 +32,11 @@ struct sim_hint {
 };
 
 struct sim {
-	struct mem_ops ops; /* first: what the slots get is this */
+	struct mem_chunks common; /* first: what the slots get is this */
 	struct sim_port *port;
 	uint64_t stride; /* from one chunk to the next: they are spread over flash */
-	struct lock lock;
-	struct list regions GUARDED_BY(lock);
-	uint32_t *unused GUARDED_BY(lock); /* chunks, a stack */
-	uint32_t unused_count GUARDED_BY(lock);
-	struct sim_hint hint[HINTS] GUARDED_BY(lock);
-	uint32_t hints GUARDED_BY(lock);
-};
-
-/* Of a region; guarded by the lock. */
-struct mem_private {
-	struct sim *sim;
-	struct list link;
-	void *reserved; /* addresses, around addr */
-	uint8_t *addr;
-	uint64_t bytes;
-	uint32_t backed;  /* areas that have a chunk */
-	uint32_t chunk[]; /* by area of ABI_HUGE */
+	struct sim_hint hint[HINTS] GUARDED_BY(common.lock);
+	uint32_t hints GUARDED_BY(common.lock);
 };
 
 static struct sim *sim_of(const struct mem_ops *self)
@@ -88,8 +68,7 @@ static void sim_close(const struct mem_ops *self)
 
 	if (sim->port)
 		sim->port->close(sim->port);
-	lock_fini(&sim->lock);
-	free(sim->unused);
+	mem_chunks_end(&sim->common);
 	free(sim);
 }
 
@@ -104,13 +83,30 @@ static int begin_chunks(struct sim *sim, uint64_t bytes)
 	if (rc)
 		return rc;
 	sim->stride = sim->port->capacity / chunks / ABI_HUGE * ABI_HUGE;
-	sim->unused = calloc(chunks, sizeof(*sim->unused));
-	if (!sim->unused)
-		return -ENOMEM;
-	if (!sim->stride)
-		return -ENOSPC;
-	while (chunks--) /* the lowest is used first */
-		sim->unused[sim->unused_count++] = (uint32_t)chunks;
+	return sim->stride ? mem_chunks_fill(&sim->common, (uint32_t)chunks) : -ENOSPC;
+}
+
+/* All are as good as one another: the one that was given back last. */
+static uint32_t choose_chunk(const struct mem_chunks *m, uint32_t owner)
+{
+	(void)owner;
+	return m->unused_count - 1;
+}
+
+static int empty_chunk(struct mem_chunks *m, uint32_t chunk, uint32_t owner)
+{
+	struct sim *sim = (struct sim *)m;
+	uint8_t zeros[SIM_LINE] = { 0 };
+
+	(void)owner; /* whosever it was */
+	for (uint64_t at = 0; at < ABI_HUGE; at += SIM_LINE) {
+		int rc;
+
+		LOCK_SCOPE(&sim->common.lock);
+		rc = sim->port->move(sim->port, true, chunk * sim->stride + at, zeros, SIM_LINE);
+		if (rc)
+			return rc;
+	}
 	return 0;
 }
 
@@ -119,157 +115,24 @@ static int sim_open(const struct mem_ops **self, uint64_t bytes)
 	struct sim *sim;
 	int rc;
 
-	if (bytes == 0 || bytes % ABI_HUGE || bytes / ABI_HUGE >= NO_CHUNK / 2)
+	if (bytes == 0 || bytes % ABI_HUGE || bytes / ABI_HUGE >= MEM_NO_CHUNK / 2)
 		return -EINVAL;
 	sim = calloc(1, sizeof(*sim));
 	if (!sim)
 		return -ENOMEM;
-	rc = lock_init(&sim->lock);
+	rc = mem_chunks_begin(&sim->common, &mem_cxl_sim);
 	if (rc) {
 		free(sim);
 		return rc;
 	}
-	sim->ops = mem_cxl_sim;
-	list_init(&sim->regions);
+	sim->common.choose = choose_chunk;
+	sim->common.empty = empty_chunk;
 	rc = begin_chunks(sim, bytes);
 	if (rc) {
-		sim_close(&sim->ops);
+		sim_close(&sim->common.ops);
 		return rc;
 	}
-	*self = &sim->ops;
-	return 0;
-}
-
-/* ---- regions ------------------------------------------------------------------------------- */
-
-static int sim_create(const struct mem_ops *self, struct mem_region *region, const char *label,
-		      uint64_t bytes)
-{
-	uint64_t areas = (bytes + ABI_HUGE - 1) / ABI_HUGE;
-	struct sim *sim = sim_of(self);
-	struct mem_private *own;
-	void *reserved;
-
-	(void)label; /* of memory of ours */
-	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX || areas >= NO_CHUNK)
-		return -EINVAL;
-	own = malloc(sizeof(*own) + areas * sizeof(own->chunk[0]));
-	if (!own)
-		return -ENOMEM;
-	reserved = mmap(NULL, (areas + 1) * ABI_HUGE, PROT_NONE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (reserved == MAP_FAILED) {
-		int rc = -errno;
-
-		free(own);
-		return rc;
-	}
-	*own = (struct mem_private){ .sim = sim, .reserved = reserved, .addr = reserved,
-				     .bytes = bytes };
-	own->addr += (ABI_HUGE - (uintptr_t)reserved % ABI_HUGE) % ABI_HUGE;
-	memset(own->chunk, 0xff, areas * sizeof(own->chunk[0]));
-	*region = (struct mem_region){ .fd = -1, .addr = own->addr, .bytes = bytes, .own = own };
-	LOCK_SCOPE(&sim->lock);
-	list_push_back(&sim->regions, &own->link);
-	return 0;
-}
-
-static int sim_share(const struct mem_region *region, uint64_t client)
-{
-	(void)client;
-	(void)region;
-	return -EOPNOTSUPP;
-}
-
-static void give_back(struct mem_private *own, uint64_t area) REQUIRES(own->sim->lock)
-{
-	if (own->chunk[area] == NO_CHUNK)
-		return;
-	own->sim->unused[own->sim->unused_count++] = own->chunk[area];
-	own->chunk[area] = NO_CHUNK;
-	own->backed--;
-}
-
-static void sim_destroy(struct mem_region *region)
-{
-	struct mem_private *own = region->own;
-	uint64_t areas = (region->bytes + ABI_HUGE - 1) / ABI_HUGE;
-
-	if (!region->bytes)
-		return;
-	lock_acquire(&own->sim->lock);
-	for (uint64_t i = 0; i < areas; i++)
-		give_back(own, i);
-	list_remove(&own->link);
-	lock_release(&own->sim->lock);
-	munmap(own->reserved, (areas + 1) * ABI_HUGE);
-	free(own);
-	*region = (struct mem_region){ .fd = -1 };
-}
-
-static int empty_chunk(struct sim *sim, uint32_t chunk)
-{
-	uint8_t zeros[SIM_LINE] = { 0 };
-
-	for (uint64_t at = 0; at < ABI_HUGE; at += SIM_LINE) {
-		int rc;
-
-		LOCK_SCOPE(&sim->lock);
-		rc = sim->port->move(sim->port, true, chunk * sim->stride + at, zeros, SIM_LINE);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-/* Give the area a chunk if it has none. */
-static int back(struct mem_private *own, uint64_t area)
-{
-	struct sim *sim = own->sim;
-	uint32_t chunk;
-	int rc;
-
-	{
-		LOCK_SCOPE(&sim->lock);
-		if (own->chunk[area] != NO_CHUNK)
-			return 0;
-		if (!sim->unused_count)
-			return -ENOMEM;
-		chunk = sim->unused[--sim->unused_count];
-	}
-	rc = empty_chunk(sim, chunk);
-	LOCK_SCOPE(&sim->lock);
-	if (rc || own->chunk[area] != NO_CHUNK) { /* somebody else was faster */
-		sim->unused[sim->unused_count++] = chunk;
-		return rc;
-	}
-	own->chunk[area] = chunk;
-	own->backed++;
-	return 0;
-}
-
-static int sim_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
-{
-	if (!mem_range_is_sane(region, offset, bytes))
-		return -EINVAL;
-	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++) {
-		int rc = back(region->own, i);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int sim_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
-{
-	struct mem_private *own = region->own;
-
-	if (!mem_range_is_sane(region, offset, bytes))
-		return -EINVAL;
-	LOCK_SCOPE(&own->sim->lock);
-	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++)
-		give_back(own, i);
+	*self = &sim->common.ops;
 	return 0;
 }
 
@@ -285,51 +148,33 @@ static int sim_lend(const struct mem_region *region, uint64_t offset, uint64_t b
 	return -EOPNOTSUPP;
 }
 
-static int64_t sim_resident(const struct mem_region *region)
-{
-	LOCK_SCOPE(&region->own->sim->lock);
-	return (int64_t)region->own->backed * (int64_t)ABI_HUGE;
-}
-
 /* ---- bytes --------------------------------------------------------------------------------- */
-
-static struct mem_private *region_at(struct sim *sim, const void *addr) REQUIRES(sim->lock)
-{
-	list_each(link, &sim->regions) {
-		struct mem_private *own = list_entry(link, struct mem_private, link);
-
-		if ((const uint8_t *)addr >= own->addr &&
-		    (const uint8_t *)addr < own->addr + own->bytes)
-			return own;
-	}
-	return NULL;
-}
 
 static struct mem_private *find(struct sim *sim, const void *addr)
 {
-	LOCK_SCOPE(&sim->lock);
-	return region_at(sim, addr);
+	LOCK_SCOPE(&sim->common.lock);
+	return mem_chunks_at(&sim->common, addr);
 }
 
 /* Bytes of one line, not always whole flits: before such a write the host reads them. */
-static int pass(struct mem_private *own, bool write, const void *addr, uint8_t *data,
-		uint32_t bytes)
+static int pass(struct sim *sim, struct mem_private *own, bool write, const void *addr,
+		uint8_t *data, uint32_t bytes)
 {
 	uint64_t offset = (uint64_t)((const uint8_t *)addr - own->addr), area = offset / ABI_HUGE;
 	uint32_t before = offset % SIM_FLIT, all = (before + bytes + SIM_FLIT - 1) & -SIM_FLIT;
-	struct sim_port *port = own->sim->port;
+	struct sim_port *port = sim->port;
 	uint8_t line[SIM_LINE];
 	uint64_t at;
 	int rc = 0;
 
-	LOCK_SCOPE(&own->sim->lock);
-	if (own->chunk[area] == NO_CHUNK) {
+	LOCK_SCOPE(&sim->common.lock);
+	if (own->chunk[area] == MEM_NO_CHUNK) {
 		if (write)
 			return -ENOMEM;
 		memset(data, 0, bytes); /* a hole */
 		return 0;
 	}
-	at = own->chunk[area] * own->sim->stride + offset % ABI_HUGE - before;
+	at = own->chunk[area] * sim->stride + offset % ABI_HUGE - before;
 	if (!write || all != bytes)
 		rc = port->move(port, false, at, line, all);
 	if (rc || !write) {
@@ -348,11 +193,12 @@ static uint32_t left_in_line(const void *addr, uint32_t most)
 	return left < most ? left : most;
 }
 
-static int write_bytes(struct mem_private *own, uint8_t *dst, uint8_t *bytes, uint32_t count)
+static int write_bytes(struct sim *sim, struct mem_private *own, uint8_t *dst, uint8_t *bytes,
+		       uint32_t count)
 {
-	int rc = back(own, (uint64_t)(dst - own->addr) / ABI_HUGE);
+	int rc = mem_chunks_back(own, (uint64_t)(dst - own->addr) / ABI_HUGE, 0);
 
-	return rc ? rc : pass(own, true, dst, bytes, count);
+	return rc ? rc : pass(sim, own, true, dst, bytes, count);
 }
 
 static int copy_item(struct sim *sim, const struct core_copy *copy, struct core_copy_item *item)
@@ -370,7 +216,7 @@ static int copy_item(struct sim *sim, const struct core_copy *copy, struct core_
 		if (done < whole) {
 			n = left_in_line(src, n < whole - done ? n : whole - done);
 			if (from)
-				rc = pass(from, false, src, line, n);
+				rc = pass(sim, from, false, src, line, n);
 			else
 				memcpy(line, src, n);
 		} else {
@@ -379,7 +225,7 @@ static int copy_item(struct sim *sim, const struct core_copy *copy, struct core_
 		if (copy->checksum)
 			crc = crc32c(crc, line, n);
 		if (rc == 0 && to)
-			rc = write_bytes(to, dst, line, n);
+			rc = write_bytes(sim, to, dst, line, n);
 		else if (rc == 0)
 			memcpy(dst, line, n);
 	}
@@ -392,16 +238,16 @@ static int copy_item(struct sim *sim, const struct core_copy *copy, struct core_
 
 /* A range of the device around these bytes, in whole units, if one chunk has all of it. */
 static bool hint_of(struct sim *sim, const struct core_copy_item *item, struct sim_hint *h)
-	REQUIRES(sim->lock)
+	REQUIRES(sim->common.lock)
 {
-	struct mem_private *own = region_at(sim, item->src);
+	struct mem_private *own = mem_chunks_at(&sim->common, item->src);
 	uint64_t unit = sim->port->unit_bytes, offset, end;
 
 	if (!own)
 		return false;
 	offset = (uint64_t)((const uint8_t *)item->src - own->addr);
 	end = (offset % ABI_HUGE + item->bytes + unit - 1) / unit * unit;
-	if (own->chunk[offset / ABI_HUGE] == NO_CHUNK || end > ABI_HUGE)
+	if (own->chunk[offset / ABI_HUGE] == MEM_NO_CHUNK || end > ABI_HUGE)
 		return false;
 	h->address = own->chunk[offset / ABI_HUGE] * sim->stride + offset % ABI_HUGE / unit * unit;
 	h->bytes = own->chunk[offset / ABI_HUGE] * sim->stride + end - h->address;
@@ -413,7 +259,7 @@ static int sim_hint(const struct mem_ops *self, const struct core_copy *copy)
 {
 	struct sim *sim = sim_of(self);
 
-	LOCK_SCOPE(&sim->lock);
+	LOCK_SCOPE(&sim->common.lock);
 	for (uint32_t i = 0; i < copy->count && sim->hints < HINTS; i++) {
 		struct sim_hint h = { .copy = copy, .deadline_ns = copy->deadline_ns,
 				      .class = copy->klass < 3 ? copy->klass : 3 };
@@ -439,7 +285,7 @@ static void stage_hints(struct sim *sim)
 {
 	int rc = 0;
 
-	LOCK_SCOPE(&sim->lock);
+	LOCK_SCOPE(&sim->common.lock);
 	for (uint32_t i = 0; i < sim->hints && rc == 0; i++) {
 		struct sim_hint *h = &sim->hint[i];
 
@@ -457,7 +303,7 @@ static void drop_hints(struct sim *sim, const struct core_copy *copy)
 {
 	uint32_t kept = 0;
 
-	LOCK_SCOPE(&sim->lock);
+	LOCK_SCOPE(&sim->common.lock);
 	for (uint32_t i = 0; i < sim->hints; i++) {
 		if (sim->hint[i].copy != copy)
 			sim->hint[kept++] = sim->hint[i];
@@ -471,7 +317,7 @@ struct sim_flash cxl_sim_flash(const struct mem_ops *self)
 {
 	struct sim *sim = sim_of(self);
 
-	LOCK_SCOPE(&sim->lock);
+	LOCK_SCOPE(&sim->common.lock);
 	return sim->port->flash(sim->port);
 }
 
@@ -491,15 +337,17 @@ const struct mem_ops mem_cxl_sim = {
 	.probe = sim_probe,
 	.open = sim_open,
 	.close = sim_close,
-	.create = sim_create,
-	.share = sim_share,
+	.create = mem_chunks_create,
+	.share = mem_chunks_share,
 	.revoke = mem_revoke,
 	.lend = sim_lend,
-	.destroy = sim_destroy,
-	.leave = sim_destroy,
-	.prepare = sim_prepare,
-	.punch = sim_punch,
-	.resident = sim_resident,
+	.grant = mem_grant,
+	.commit = mem_grant,
+	.destroy = mem_chunks_destroy,
+	.leave = mem_chunks_destroy,
+	.prepare = mem_chunks_prepare,
+	.punch = mem_chunks_punch,
+	.resident = mem_chunks_resident,
 	.bind = mem_bind_none,
 	.hint = sim_hint,
 	.copy = sim_copy,
