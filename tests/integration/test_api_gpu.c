@@ -24,9 +24,10 @@ static const char *const names[] = {
 #undef ENTRY
 };
 
+/* However slow the machine, what an era keeps ends nobody's connection. */
 static struct world *begin(const char *hbm)
 {
-	const char *settings[] = { "hbm.backend=cuda", hbm, NULL };
+	const char *settings[] = { "hbm.backend=cuda", hbm, "quarantine.percent=80", NULL };
 	struct world *w;
 
 	gpu_daemon(NULL);
@@ -224,7 +225,7 @@ static void follow(const struct decode *x, struct followed *f)
 	/* All is wanted back; a launch under way keeps the index until it has ended. */
 	CHECK(tier_era_begin(g.r) == 0);
 	while (v->index)
-		CHECK(tier_device_give_back(g.d) >= 0);
+		CHECK(tier_device_give_back(g.d) >= 0 && tier_check(g.t) == 0);
 	CHECK(tier_device_give_back(g.d) > 0);
 	gpu_ended(&g);
 	CHECK(tier_device_give_back(g.d) == 0);

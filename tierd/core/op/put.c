@@ -620,13 +620,11 @@ static void put_commit_step(struct core *c, struct request *r)
 		put_durable_step(c, r);
 }
 
-static struct put *put_of(struct core *c, const struct request *r)
+struct put *put_open(struct core *c, uint32_t client, uint64_t handle)
 {
-	struct put *p = &c->puts.table[r->sqe.handle % CORE_REQUESTS_MAX];
+	struct put *p = &c->puts.table[handle % CORE_REQUESTS_MAX];
 
-	if (!p->used || p->handle != r->sqe.handle || p->client != r->client || p->committing)
-		return NULL;
-	return p;
+	return p->used && p->handle == handle && p->client == client && !p->committing ? p : NULL;
 }
 
 /* Is it not there because it came too late? That is known until its place is another's. */
@@ -651,7 +649,7 @@ static int commit_check(struct core *c, const struct request *r, const struct pu
 
 static void put_commit_begin(struct core *c, struct request *r)
 {
-	struct put *p = put_of(c, r);
+	struct put *p = put_open(c, r->client, r->sqe.handle);
 	int err;
 
 	if (!p) {
@@ -681,7 +679,7 @@ static void put_commit_begin(struct core *c, struct request *r)
 
 static void put_abort_request(struct core *c, struct request *r)
 {
-	struct put *p = put_of(c, r);
+	struct put *p = put_open(c, r->client, r->sqe.handle);
 
 	if (p)
 		put_let_free(c, p);

@@ -85,6 +85,9 @@ static inline bool put_mine(const struct put *p, uint32_t i)
 /* put_copy.c: start what copies can start. False: it waits for room, or failed for want of it. */
 bool put_copy(struct core *c, struct request *r);
 
+/* put.c: the client's put of that handle while it may still change; else NULL. */
+struct put *put_open(struct core *c, uint32_t client, uint64_t handle);
+
 /*
  * put_place.c: places that the client may write. Until they are settled, by the end of a copy job
  * in place, their slabs are lent.

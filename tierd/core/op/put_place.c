@@ -120,14 +120,6 @@ bool put_places_drop(struct core *c, struct put *p)
 
 /* ---- the client's side --------------------------------------------------------------------- */
 
-static struct put *put_open(struct core *c, uint32_t client, uint64_t handle)
-{
-	struct put *p = &c->puts.table[handle % CORE_REQUESTS_MAX];
-
-	assert(client < CORE_CLIENTS_MAX);
-	return p->used && p->handle == handle && p->client == client && !p->committing ? p : NULL;
-}
-
 /* Is the page one that this put may still bring? */
 static bool wants_place(struct put *p, uint32_t block, const struct shard_page *s)
 {
