@@ -8,7 +8,7 @@
  *   aging-churn --socket PATH --seconds N --rate OPERATIONS_A_SECOND
  *
  * Writes a line of JSON a second: operations so far, those that failed, p99 of a lease and of a
- * fetch in that second. Exit status 1: nothing went well for a minute.
+ * fetch in that second. Exit status 1: it could not begin, or nothing went well for a minute.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/bench.h"
 #include "libtier/base/hist.h"
 #include "libtier/base/time.h"
 #include "tier.h"
@@ -41,19 +42,10 @@ struct churn {
 	uint8_t bytes[BLOCKS * PAGES * PAGE_BYTES];
 };
 
-static uint64_t next_random(struct churn *w)
-{
-	uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 /* Prompts by rank: the n-th is asked for about 1 / n as often as the first. */
 static uint32_t choose(struct churn *w)
 {
-	double u = (double)(next_random(w) >> 11) * 0x1p-53;
+	double u = (double)(bench_random(&w->random) >> 11) * 0x1p-53;
 
 	return (uint32_t)pow(PROMPTS, u) - 1;
 }
@@ -173,7 +165,7 @@ static int come_and_go(struct churn *w)
 static int make_and_remove(struct churn *w)
 {
 	const struct tier_context_options options = {
-		.size = sizeof(options), .quota = { TIER_QUOTA_NONE, 4u << 20, TIER_QUOTA_NONE },
+		.size = sizeof(options), .quota = { TIER_QUOTA_NONE, 8u << 20, TIER_QUOTA_NONE },
 	};
 	tier_context *c = NULL;
 	int error = tier_context_create(w->t, "aging-scratch", w->g, &options, &c);
@@ -188,10 +180,10 @@ static int operate(struct churn *w)
 
 	if (n % 100 == 99)
 		return delete_prompt(w);
+	if (n % 5000 == 2500) /* before the next: that has this number, too */
+		return make_and_remove(w);
 	if (n % 1000 == 500)
 		return come_and_go(w);
-	if (n % 5000 == 2500)
-		return make_and_remove(w);
 	return ask_prompt(w, choose(w));
 }
 
@@ -288,6 +280,7 @@ int main(int argc, char **argv)
 		free(w);
 		return 2;
 	}
+	w->random = UINT64_C(0x9e3779b97f4a7c15);
 	c = begin(w) ? 1 : run(w, seconds, rate);
 	tier_reader_close(w->r);
 	tier_context_close(w->c);

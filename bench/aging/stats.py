@@ -79,17 +79,22 @@ def correction(values, slope):
     return 1 + 2 / (n * (n - 1) * (n - 2)) * total
 
 
+def interval(all_slopes, deviation):
+    """The 95 % interval of the slope; deviation: of S."""
+    count, width = len(all_slopes), Z95 * deviation
+    low = max(round((count - width) / 2) - 1, 0)
+    high = min(round((count + width) / 2), count - 1)
+    return all_slopes[low], all_slopes[high]
+
+
 def trend(values):
     """p, slope and its 95 % interval, a step."""
     all_slopes = slopes(values)
     slope = median(all_slopes)
     p, var = mann_kendall(values, max(correction(values, slope), 1.0))
     r = min(max(autocorrelation(detrended(values, slope), 1)[0], 0.0), CORRELATED)
-    width = Z95 * math.sqrt(var) * math.sqrt((1 + r) / (1 - r))
-    count = len(all_slopes)
-    low = max(int(math.floor((count - width) / 2)), 0)
-    high = min(int(math.ceil((count + width) / 2)), count - 1)
-    return {"p": p, "slope": slope, "low": all_slopes[low], "high": all_slopes[high]}
+    low, high = interval(all_slopes, math.sqrt(var * (1 + r) / (1 - r)))
+    return {"p": p, "slope": slope, "low": low, "high": high}
 
 
 def discoveries(p_values, rate=RATE):

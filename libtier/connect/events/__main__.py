@@ -3,11 +3,11 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
-import errno
 import signal
 import sys
 
 import tier
+import zmq
 from tier import events
 
 
@@ -25,16 +25,16 @@ def main():
     p.add_argument("--socket", help="of tierd")
     options = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    publisher = events.Publisher(options)
     try:
+        publisher = events.Publisher(options)
         t = tier.Tier(options.socket, name="events")
         context = t.open(options.context)
         publisher.block_tokens = context.geometry.block_tokens
         events.follow(publisher, context)
     except tier.Error as e:
-        if e.errno != errno.ENOENT:
-            sys.exit(f"tier.events: {e.strerror}")
-        sys.exit(f"tier.events: {e.strerror}; the context is not there, or was removed")
+        sys.exit(f"tier.events: {e.strerror}")
+    except zmq.ZMQError as e:
+        sys.exit(f"tier.events: {e}")
     except KeyboardInterrupt:
         pass
 
