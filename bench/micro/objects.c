@@ -136,11 +136,19 @@ static double read_large(const char *folder, bool direct)
 	return sample_quantile(took, 2 * LARGE_COUNT, 0.5);
 }
 
+/* The wait that stands for compute: the processor is the transfer's meanwhile, as beside a GPU. */
+static void compute(uint64_t ns)
+{
+	struct timespec t = time_to_timespec(ns);
+
+	if (ns)
+		nanosleep(&t, NULL);
+}
+
 /* Microseconds a pass over the weights in the page cache, with so much compute for each layer. */
 static double read_cached(const char *folder, uint64_t compute_ns)
 {
 	uint8_t *data CLEANUP_FREE = malloc(LAYER_BYTES);
-	const struct timespec compute = time_to_timespec(compute_ns);
 	uint32_t passes = 4;
 	char path[NAME_BYTES];
 	int fd CLEANUP_CLOSE = -1;
@@ -154,7 +162,7 @@ static double read_cached(const char *folder, uint64_t compute_ns)
 		if (pread(fd, data, LAYER_BYTES, (off_t)(i % LAYERS * LAYER_BYTES)) !=
 		    (ssize_t)LAYER_BYTES)
 			return -1;
-		nanosleep(&compute, NULL);
+		compute(compute_ns);
 	}
 	return (double)(time_now_ns() - from) / NS_PER_US / (passes - 1);
 }
@@ -329,15 +337,6 @@ static int put_weights(tier *t)
 	return rc ? rc : put_bytes(t, "model/tensors", text, used);
 }
 
-/* The wait that stands for compute: the processor is the transfer's meanwhile, as beside a GPU. */
-static void compute(uint64_t ns)
-{
-	struct timespec t = time_to_timespec(ns);
-
-	if (ns)
-		nanosleep(&t, NULL);
-}
-
 /* Nanoseconds a pass over all layers, with so much compute for each. */
 static int run_passes(tier *t, uint32_t passes, uint64_t compute_ns, double *pass_ns)
 {
@@ -452,7 +451,7 @@ static int measure_cached(struct bench *b, tier *small, const char *folder, doub
 	struct sample value = { .count = 0 }, peer = { .count = 0 };
 	uint64_t ns = (uint64_t)(transfer * 1.1 / LAYERS);
 	char group[SERVICE_PATH_BYTES];
-	double streamed, cached = 0;
+	double streamed = 0, cached = 0;
 	int error;
 
 	make_group(group);

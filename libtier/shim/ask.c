@@ -188,6 +188,13 @@ void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_
 {
 	memset(q, 0, sizeof(*q));
 	q->header.type = type;
+	shim_question_of(q, n);
+}
+
+void shim_question_of(struct wire_object *q, const struct shim_name_of *n)
+{
+	memset(q->context, 0, sizeof(q->context));
+	memset(q->name, 0, sizeof(q->name));
 	memcpy(q->context, n->context, strlen(n->context));
 	memcpy(q->name, n->name, strlen(n->name));
 }

@@ -265,6 +265,8 @@ EXPORT int remove(const char *path)
 {
 	int rc = shim_unlink(AT_FDCWD, path);
 
+	if (rc == SHIM_REAL && shim_has_objects(AT_FDCWD, path)) /* a folder */
+		rc = -ENOTEMPTY;
 	return rc == SHIM_REAL ? REAL(remove, int (*)(const char *))(path) : shim_result(rc);
 }
 

@@ -11,8 +11,6 @@
 
 #include "libtier/shim/shim.h"
 
-#define OR_REAL(rc, call) ((rc) == SHIM_REAL ? (call) : shim_result(rc))
-
 /* What would lie below an object, unseen. */
 static int taken(int at, const char *path)
 {

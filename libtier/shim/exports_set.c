@@ -14,8 +14,6 @@
 
 #include "libtier/shim/shim.h"
 
-#define OR_REAL(rc, call) ((rc) == SHIM_REAL ? (call) : shim_result(rc))
-
 static struct shim_set to_mode(mode_t mode)
 {
 	return (struct shim_set){ .flags = WIRE_OBJ_MODE, .mode = mode };

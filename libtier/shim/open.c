@@ -322,22 +322,24 @@ static void set_flags(int fd, int flags)
 		fcntl(fd, F_SETFL, O_APPEND);
 }
 
+static int ask_open(const struct shim_name_of *n, struct wire_object *q,
+		    struct wire_object_info *info, int *fd)
+{
+	if (shim_absent(n))
+		return -ENOENT;
+	shim_question(q, WIRE_OBJ_OPEN, n);
+	q->flags = WIRE_OBJ_SHARED;
+	return shim_ask(q, WIRE_OBJ_INFO, info, fd);
+}
+
 static enum opened open_read(struct shim_name_of *n, int flags, int *fd)
 {
 	struct wire_object q;
 	struct wire_object_info info;
-	bool followed = false;
-	int rc;
+	int rc = ask_open(n, &q, &info, fd);
 
-	do {
-		rc = -ENOENT;
-		if (shim_absent(n))
-			continue;
-		shim_question(&q, WIRE_OBJ_OPEN, n);
-		q.flags = WIRE_OBJ_SHARED;
-		rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
-	} while (rc == -ENOENT && !followed &&
-		 (followed = shim_follow(n, !(flags & O_NOFOLLOW))));
+	if (rc == -ENOENT && shim_follow(n, !(flags & O_NOFOLLOW)))
+		rc = ask_open(n, &q, &info, fd);
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return IS_REAL;
 	if (rc)

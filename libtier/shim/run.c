@@ -22,11 +22,13 @@
 
 #define LIBRARY "libtier-preload.so"
 #define MAP_BYTES 8192u
+#define MAPS_MAX 8u /* libtier-preload.so takes twice as many */
 #define USAGE 125 /* as env(1): errors of our own */
 #define PROFILES "PREFIX/share/tier/profiles"
 
 struct run {
 	const char *socket;
+	uint32_t maps;
 	char map[MAP_BYTES]; /* TIER_MAP, as libtier-preload.so reads it */
 	char temporary[1024]; /* TIER_TEMPORARY: of the profiles */
 	char library[PATH_MAX];
@@ -78,6 +80,8 @@ static int take_map(struct run *r, const char *text)
 	path[equals - text] = '\0';
 	if (!realpath(path, whole) || strchr(whole, '\n'))
 		return wrong("no such directory: ", path);
+	if (r->maps++ == MAPS_MAX)
+		return wrong("too many maps at ", path);
 	rc = append_map(r, whole, equals + 1);
 	for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
 		path[end - 1] = '\0';

@@ -24,7 +24,7 @@
 #include "libtier/abi/object.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define SHIM_MAPS_MAX 8u
+#define SHIM_MAPS_MAX 16u /* 8 that tier run was given, each by a link, too */
 #define SHIM_REAL 1      /* it is none of ours, the C library is asked */
 #define SHIM_FAILED (-1) /* as system calls say it, with errno */
 
@@ -67,7 +67,7 @@ bool shim_canonical(struct shim_name_of *n, bool last);
 /* Does its last word look like one of those that the profile's programs rename? */
 bool shim_is_temporary(const struct shim_name_of *n);
 
-/* The real path of its PATH. */
+/* Its PATH: a folder that is there for real. */
 const char *shim_folder_of(const struct shim_name_of *n);
 
 /* A folder behind all links (last: that it is itself, too); PATH's own name is "". */
@@ -82,6 +82,8 @@ bool shim_resolve_folder(int at, const char *path, bool last, struct shim_name_o
 int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *info, int *fd);
 /* The question about a name. */
 void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_of *n);
+/* The same question, of another name. */
+void shim_question_of(struct wire_object *q, const struct shim_name_of *n);
 #define SHIM_NAMES_MAX 64u
 /*
  * LIST: up to SHIM_NAMES_MAX names without their first `prefix` bytes, each an inode with the name
@@ -141,6 +143,7 @@ static inline int shim_result(int rc)
 	errno = -rc;
 	return SHIM_FAILED;
 }
+#define OR_REAL(rc, call) ((rc) == SHIM_REAL ? (call) : shim_result(rc))
 
 /* ---- stat.c: 0 or negative errno; 1: it is none of ours, the C library is asked --- */
 

@@ -56,8 +56,7 @@ static int change(struct shim_name_of *n, bool last, struct wire_object *q)
 
 	if (rc != -ENOENT || !shim_follow(n, last))
 		return rc;
-	memset(q->name, 0, sizeof(q->name));
-	memcpy(q->name, n->name, strlen(n->name));
+	shim_question_of(q, n);
 	return shim_ask(q, WIRE_DONE, NULL, NULL);
 }
 

@@ -41,6 +41,34 @@ HELPER bool going_on(void)
 	return time_now_ns() < atomic_load_acquire_u64(&board->until_ns);
 }
 
+/* What an attacker makes: blocks of so many pages, none of them in HBM. */
+struct shape {
+	uint32_t pages, page_bytes, blocks_max;
+	uint64_t cxl, nvme; /* its quota */
+};
+
+HELPER int create_shaped(tier *t, const char *name, const struct shape *s, tier_context **out)
+{
+	const struct tier_part part = { .name = "all", .kind = TIER_KIND_STATE, .layers = 1,
+					.groups = s->pages, .page_bytes = s->page_bytes };
+	const struct tier_geometry_options g = {
+		.size = sizeof(g), .page_align = s->page_bytes < 4096 ? s->page_bytes : 4096,
+		.part_count = 1, .part = &part,
+	};
+	struct tier_context_options o = { .size = sizeof(o), .mode = 0600,
+					  .blocks_max = s->blocks_max };
+	tier_geometry *geometry;
+	int rc;
+
+	o.quota[TIER_HBM] = TIER_QUOTA_NONE;
+	o.quota[TIER_CXL] = s->cxl;
+	o.quota[TIER_NVME] = s->nvme;
+	CHECK(tier_geometry_new(&geometry, &g) == 0);
+	rc = tier_context_create(t, name, geometry, &o, out);
+	tier_geometry_free(geometry);
+	return rc;
+}
+
 /* ---- the victim ------------------------------------------------------------------------------ */
 
 HELPER void sample(struct sampled *s, uint64_t since_ns, int64_t rc)
@@ -201,12 +229,32 @@ HELPER void busy(struct isolation *w)
 		cpu_relax();
 }
 
-/* Stops the daemon beside clients that are there, and looks at what is left. */
-HELPER void end_and_start(struct isolation *w, const char *const *settings)
+struct attack {
+	const char *name;
+	void (*body)(struct isolation *w);
+};
+
+/* Beside each of them, or of those whose name has TIER_ISOLATION_ONLY in it. */
+HELPER void attack_each(struct isolation *w, const struct attack *attacks, size_t count)
 {
+	const char *only = getenv("TIER_ISOLATION_ONLY");
+
+	run_beside(w, "a busy loop", busy);
+	for (size_t i = 0; i < count; i++)
+		if (!only || strstr(attacks[i].name, only))
+			attack_beside(w, attacks[i].name, attacks[i].body);
+	run_beside(w, "a busy loop", busy);
+}
+
+/* Stops the daemon beside clients that are there, and looks at what is left. */
+HELPER void test_the_end_and_a_start(void **state)
+{
+	struct isolation *w = isolation_of(state);
 	uint64_t begun;
 	int status;
 
+	if (!w)
+		return;
 	atomic_store_release_u64(&board->stop, 1);
 	assert_int_equal(waitpid(measurer, &status, 0), measurer);
 	assert_int_equal(status, 0);
@@ -217,7 +265,7 @@ HELPER void end_and_start(struct isolation *w, const char *const *settings)
 	printf("# told to end, it did in %.1f ms, its check included\n",
 	       (double)(time_now_ns() - begun) / 1e6);
 	begun = time_now_ns();
-	daemon_start(&w->d, settings);
+	daemon_start(&w->d, w->settings);
 	printf("# and was there again after %.1f ms\n", (double)(time_now_ns() - begun) / 1e6);
 	fflush(NULL);
 	w->victim = fork();

@@ -29,9 +29,7 @@ HELPER void put_kv(struct decode *x)
 	const struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1,
 						 .part = &part };
 	const struct tier_context_options c = { .size = sizeof(c), .mode = 0644 };
-	struct tier_found found[BLOCKS];
 	tier_geometry *g;
-	tier_key key[BLOCKS];
 	uint32_t seed = 7;
 
 	if (tier_geometry_new(&g, &o))
@@ -42,12 +40,7 @@ HELPER void put_kv(struct decode *x)
 	x->kv = malloc(BLOCKS * MSA_PAGE_BYTES);
 	assert_non_null(x->kv);
 	msa_fill(x->kv, (uint64_t)BLOCKS * KV_TOKENS, MSA_EXACT, &seed);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		key[i] = key_of(i);
-	assert_int_equal(tier_put_copy(x->c, key, BLOCKS, x->kv, NULL), BLOCKS);
-	assert_int_equal(tier_match(x->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		x->block[i] = found[i].block;
+	put_blocks(x->c, 0, x->kv, x->block);
 }
 
 struct scratch {

@@ -38,6 +38,7 @@ struct victim_board {
 
 struct isolation {
 	struct daemon d;
+	const char *const *settings; /* that it was started with */
 	struct victim_board *board;
 	pid_t victim;
 };
@@ -216,6 +217,7 @@ HELPER int isolation_begin(void **state, const char *const *settings)
 	daemon_folder(&w->d);
 	w->d.uid = UID_DAEMON;
 	assert_int_equal(chown(w->d.folder, UID_DAEMON, UID_DAEMON), 0);
+	w->settings = settings;
 	daemon_start(&w->d, settings);
 	w->board = mmap(NULL, sizeof(*w->board), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -32,6 +32,29 @@ ln -s there "$dir/link"
 	sh -c "echo linked >'$dir/link/by'; cat '$dir/link/by'" | grep -q linked || fail 'by a link'
 [ "$(under cat "$dir/there/by")" = linked ] || fail 'what was written by a link'
 under rm "$dir/there/by"
+
+# As many maps as may be, each by a link; and links from one PATH to another's object.
+maps=()
+for n in 1 2 3 4 5 6 7 8; do
+	ln -s there "$dir/link$n"
+	maps+=(--map "$dir/link$n=weights")
+done
+"$BUILD/tier" run --socket "$dir/sock" "${maps[@]}" -- sh -c "echo linked >'$dir/link8/by'"
+[ "$(under cat "$dir/there/by")" = linked ] || fail 'by the last of 8 links'
+! "$BUILD/tier" run --socket "$dir/sock" "${maps[@]}" --map "$dir/link=weights" -- true \
+	2>"$dir/err" && grep -q 'too many maps' "$dir/err" || fail 'a ninth map'
+mkdir "$dir/second"
+ln -s "$dir/second" "$dir/there/elsewhere"
+ln -s "$dir/second/same" "$dir/there/far"
+"$BUILD/tier" run --socket "$dir/sock" --map "$dir/there=weights" --map "$dir/second=second" -- \
+	sh -ec "echo keep >'$dir/there/same'; echo go >'$dir/second/same'
+		chmod 640 '$dir/there/same' '$dir/second/same'; chmod 600 '$dir/there/far'
+		stat -c %a '$dir/there/same' '$dir/second/same'
+		rm '$dir/there/elsewhere/same'; cat '$dir/there/same'
+		[ ! -e '$dir/second/same' ]" >"$dir/got" || fail 'a link to another PATH'
+printf '%s\n' 640 600 keep | diff - "$dir/got" || fail 'a link to another PATH'
+under rm "$dir/there/by" "$dir/there/same"
+rm "$dir/there/elsewhere" "$dir/there/far"
 [ -z "$(find "$dir/there" -type f)" ] || fail 'a corner wrote real files'
 [ $(($(under stat -f -c '%b * %S' "$dir/there"))) = $((256 << 20)) ] || fail 'statfs: no quota'
 echo "# $(wc -l <"$dir/want") corners agree"

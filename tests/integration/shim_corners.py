@@ -348,7 +348,8 @@ def folders_as_files():
     put("x")
     return (told(os.open, at("d"), os.O_WRONLY), told(os.unlink, at("d")),
             told(os.rename, at("x"), at("d")), told(os.open, at("d"), os.O_RDWR | os.O_CREAT),
-            told(os.open, at("d"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            told(os.open, at("d"), os.O_CREAT | os.O_EXCL | os.O_WRONLY), put("d/y") and
+            libc("remove", at("d").encode()), get("d/y"))
 
 
 def every_byte():

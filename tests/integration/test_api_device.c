@@ -77,18 +77,14 @@ static void test_blocks_go_to_the_device(void **state)
 {
 	struct world *w = *state;
 	tier_block block[BLOCKS];
-	char *reply;
 
 	put_and_find(w, block);
 	assert_int_equal(hbm_bytes(w), 0);
 	assert_int_equal(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)), BLOCKS);
 	assert_true(hbm_bytes(w) >= BLOCKS * BLOCK_BYTES);
 	assert_int_equal(read_in_memory(w, block), BLOCKS * BLOCK_PAGES);
-	assert_int_equal(tier_admin(w->t, "drain", NULL, &reply), 0);
-	free(reply);
-	assert_int_equal(tier_admin(w->t, "evict", "{\"context\":\"kv\",\"tier\":\"hbm\"}",
-				    &reply), 0);
-	free(reply);
+	admin(w, "drain", NULL);
+	admin(w, "evict", "{\"context\":\"kv\",\"tier\":\"hbm\"}");
 	assert_int_equal(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)), BLOCKS);
 	assert_int_equal(read_in_memory(w, block), BLOCKS * BLOCK_PAGES);
 }

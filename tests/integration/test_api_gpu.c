@@ -36,14 +36,6 @@ static struct world *begin(const char *hbm)
 	return w;
 }
 
-static void admin(struct world *w, const char *verb, const char *arguments)
-{
-	char *reply = NULL;
-
-	assert_int_equal(tier_admin(w->t, verb, arguments, &reply), 0);
-	free(reply);
-}
-
 /* All pages of blocks, in order. */
 static void list_pages(const tier_block *block, uint32_t blocks, uint32_t pages,
 		       struct tier_page *out)
@@ -245,7 +237,6 @@ static void move_about(struct decode *x, uint32_t n)
 {
 	const uint32_t first = 1000 + n * BLOCKS;
 	uint8_t *noise = malloc(BLOCKS * MSA_PAGE_BYTES);
-	struct tier_found found[BLOCKS];
 	tier_block block[BLOCKS];
 	tier_key key[BLOCKS];
 
@@ -256,13 +247,9 @@ static void move_about(struct decode *x, uint32_t n)
 	tier_fetch(x->c, x->block, BLOCKS, ASK(n % 2 ? TIER_CXL : TIER_HBM));
 	if (n % 2 == 0)
 		admin(x->w, "evict", "{\"context\":\"msa\",\"tier\":\"cxl\"}");
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		key[i] = key_of(first + i);
-	assert_int_equal(tier_put_copy(x->c, key, BLOCKS, noise, NULL), BLOCKS);
-	assert_int_equal(tier_match(x->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		block[i] = found[i].block;
+	put_blocks(x->c, first, noise, block);
 	tier_fetch(x->c, block, BLOCKS, ASK(TIER_HBM));
+	keys_of(key, first);
 	assert_int_equal(tier_delete(x->c, key, BLOCKS), BLOCKS);
 	free(noise);
 }

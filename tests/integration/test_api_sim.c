@@ -26,15 +26,6 @@ static void note(struct answers *a, int64_t said)
 	a->said[a->count++] = said;
 }
 
-static void admin(struct world *w, const char *verb, const char *arguments)
-{
-	char *reply;
-
-	if (tier_admin(w->t, verb, arguments, &reply))
-		fail_msg("%s: %s", verb, tier_error_text());
-	free(reply);
-}
-
 /* All that lies in memory, page by page; in HBM if `hbm`. */
 static void read_blocks(struct world *w, struct answers *a, const tier_block *block, bool hbm)
 {
@@ -75,8 +66,7 @@ static void trace(struct world *w, struct answers *a, bool hbm)
 		admin(w, "evict", "{\"context\":\"kv\",\"tier\":\"cxl\"}");
 		note(a, tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)));
 		read_blocks(w, a, block, hbm);
-		for (uint32_t i = 0; i < BLOCKS; i++)
-			key[i] = key_of(i);
+		keys_of(key, 0);
 		note(a, tier_delete(w->c, key, BLOCKS));
 		note(a, tier_match(w->c, key, BLOCKS, found));
 	}
@@ -86,9 +76,7 @@ static void trace(struct world *w, struct answers *a, bool hbm)
 static void start_anew(struct world *w, struct answers *a, bool hbm)
 {
 	uint64_t end = time_now_ns() + LONG_NS;
-	struct tier_found found[BLOCKS];
 	tier_block block[BLOCKS];
-	tier_key key[BLOCKS];
 
 	put_and_find(w, block);
 	admin(w, "drain", NULL);
@@ -98,11 +86,7 @@ static void start_anew(struct world *w, struct answers *a, bool hbm)
 		assert_true(time_now_ns() < end);
 		usleep(1000);
 	}
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		key[i] = key_of(i);
-	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		block[i] = found[i].block;
+	find_blocks(w->c, 0, block);
 	note(a, tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)));
 	read_blocks(w, a, block, hbm);
 }

@@ -48,6 +48,18 @@ static void put_one(struct world *w)
 	assert_int_equal(tier_put_copy(w->c, &key, 1, data, NULL), 1);
 }
 
+/* So many times, and then it has it no more. */
+static void leave(struct client *c, const struct wire_slab *got, uint32_t times)
+{
+	struct wire_slab none;
+
+	for (uint32_t i = 0; i < times; i++) {
+		assert_int_equal(ask_slab(c, WIRE_SLAB_LEAVE, got, &none), 0);
+		assert_int_equal(none.bytes, 0);
+	}
+	assert_int_equal(ask_slab(c, WIRE_SLAB_LEAVE, got, &none), -ENOENT);
+}
+
 static void test_who_gets_which(void **state)
 {
 	struct world *w = *state;
@@ -81,7 +93,7 @@ static void test_who_gets_which(void **state)
 static void test_an_index_is_one_slab(void **state)
 {
 	struct world *w = *state;
-	struct wire_slab q = { .tier = WIRE_SLAB_INDEX, .offset = 8192 }, got, none;
+	struct wire_slab q = { .tier = WIRE_SLAB_INDEX, .offset = 8192 }, got;
 	struct client c;
 
 	assert_int_equal(client_open(&c, &w->d), 0);
@@ -90,9 +102,7 @@ static void test_an_index_is_one_slab(void **state)
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), 0);
 	assert_true(got.offset == 0 && got.bytes > 2 * 4096 && got.tier == WIRE_SLAB_INDEX);
 	assert_int_equal(got.pieces, 0);
-	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), 0);
-	assert_int_equal(none.bytes, 0);
-	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), -ENOENT);
+	leave(&c, &got, 1);
 	client_close(&c);
 }
 
@@ -127,11 +137,7 @@ static void test_left_as_often_as_taken(void **state)
 	q.offset = 4096; /* the same one */
 	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &none), 0);
 	assert_int_equal(none.offset, got.offset);
-	for (uint32_t i = 0; i < 2; i++) {
-		assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), 0);
-		assert_int_equal(none.bytes, 0);
-	}
-	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), -ENOENT);
+	leave(&c, &got, 2);
 	client_close(&c);
 }
 

@@ -7,6 +7,7 @@
  * to, starts again with all that was promised, and `tierctl check` agrees.
  *
  * TIER_ISOLATION_MS: of each attack (make isolation), 250 in make test.
+ * TIER_ISOLATION_ONLY: beside those attacks only that have it in their name.
  */
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -23,25 +24,12 @@ static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user
 
 /* ---- attacks --------------------------------------------------------------------------------- */
 
-/* A block of many pages; the bytes of a block are pages * page_bytes. */
 static int create_of(tier *t, const char *name, uint32_t pages, uint32_t page_bytes,
 		     uint64_t nvme, tier_context **out)
 {
-	const struct tier_part part = { .name = "all", .kind = TIER_KIND_STATE, .layers = 1,
-					.groups = pages, .page_bytes = page_bytes };
-	const struct tier_geometry_options g = { .size = sizeof(g), .part_count = 1,
-						 .part = &part };
-	struct tier_context_options o = { .size = sizeof(o), .mode = 0600, .blocks_max = 4000 };
-	tier_geometry *geometry;
-	int rc;
+	const struct shape s = { pages, page_bytes, 4000, 16 * MIB, nvme };
 
-	o.quota[TIER_HBM] = TIER_QUOTA_NONE;
-	o.quota[TIER_CXL] = 16 * MIB;
-	o.quota[TIER_NVME] = nvme;
-	CHECK(tier_geometry_new(&geometry, &g) == 0);
-	rc = tier_context_create(t, name, geometry, &o, out);
-	tier_geometry_free(geometry);
-	return rc;
+	return create_shaped(t, name, &s, out);
 }
 
 static uint8_t page_bytes[2 * MIB];
@@ -343,10 +331,7 @@ static void by_migrations(struct isolation *w)
 	CHECK(tier_context_remove(t, "moves") == 0);
 }
 
-static const struct attack {
-	const char *name;
-	void (*body)(struct isolation *w);
-} attacks[] = {
+static const struct attack attacks[] = {
 	{ "durable puts and deletions by turns (A6)", by_deletions },
 	{ "durable puts of single pages (A7)", by_small_blocks },
 	{ "halves of sharded puts (A8)", by_halves },
@@ -367,10 +352,7 @@ static void test_beside_each(void **state)
 
 	if (!w)
 		return;
-	run_beside(w, "a busy loop", busy);
-	for (uint32_t i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++)
-		attack_beside(w, attacks[i].name, attacks[i].body);
-	run_beside(w, "a busy loop", busy);
+	attack_each(w, attacks, COUNT(attacks));
 	foreign = tierctl_number(&w->d, "stat", "loop.memory_foreign");
 	printf("# policies put right: %llu\n", (unsigned long long)foreign);
 	assert_true(foreign || !board->policies);
@@ -425,14 +407,6 @@ static void test_pages_in_pipes_are_seen(void **state)
 	lost = lost_is(&w->d, 0, 4 * MIB);
 	printf("# %llu MiB when it has ended\n", (unsigned long long)(lost / MIB));
 	fflush(stdout);
-}
-
-static void test_the_end_and_a_start(void **state)
-{
-	struct isolation *w = isolation_of(state);
-
-	if (w)
-		end_and_start(w, settings);
 }
 
 static int setup(void **state)

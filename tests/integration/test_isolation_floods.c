@@ -3,7 +3,7 @@
  * What one user can make many of, beside a victim: blocks by ten thousands and their end, children
  * that may not follow their parent, pins, conversations, epochs, reservations, slabs that must be
  * emptied, objects, questions, entries of nonsense, and processes that die in the middle of a call.
- * Judged as test_isolation_beside judges; TIER_ISOLATION_MS as there.
+ * Judged as test_isolation_beside judges; TIER_ISOLATION_MS, _ONLY as there.
  */
 #include "tests/integration/beside.h"
 
@@ -38,28 +38,16 @@ static void keys_from(uint32_t first)
 static tier_context *make(tier *t, const char *name, uint32_t page_bytes, uint64_t nvme,
 			  uint64_t cxl)
 {
-	const struct tier_part part = { .name = "all", .kind = TIER_KIND_STATE, .layers = 1,
-					.groups = 1, .page_bytes = page_bytes };
-	const struct tier_geometry_options g = {
-		.size = sizeof(g), .page_align = page_bytes < LARGE ? page_bytes : LARGE,
-		.part_count = 1, .part = &part,
-	};
-	struct tier_context_options o = { .size = sizeof(o), .mode = 0600, .blocks_max = 40000 };
-	tier_geometry *geometry;
+	const struct shape s = { 1, page_bytes, 40000, cxl, nvme };
 	tier_context *c = NULL;
 	int rc = -EBUSY;
 
-	o.quota[TIER_HBM] = TIER_QUOTA_NONE;
-	o.quota[TIER_CXL] = cxl;
-	o.quota[TIER_NVME] = nvme;
-	CHECK(tier_geometry_new(&geometry, &g) == 0);
 	for (uint32_t i = 0; i < PATIENCE_MS && rc && rc != -EINVAL; i++) {
-		rc = tier_context_create(t, name, geometry, &o, &c);
+		rc = create_shaped(t, name, &s, &c);
 		if (rc)
 			usleep(1000);
 	}
 	CHECK(rc == 0);
-	tier_geometry_free(geometry);
 	return c;
 }
 
@@ -622,10 +610,7 @@ static void four_busy(struct isolation *w)
 	at_once(w, (void (*const[])(struct isolation *)){ busy, busy, busy, busy });
 }
 
-static const struct attack {
-	const char *name;
-	void (*body)(struct isolation *w);
-} attacks[] = {
+static const struct attack attacks[] = {
 	{ "30,000 blocks, removed", by_removals },
 	{ "20,000 pinned children of a deleted parent", by_children },
 	{ "16,000 puts of one block, each pinned", by_singles },
@@ -648,23 +633,9 @@ static const struct attack {
 static void test_beside_each(void **state)
 {
 	struct isolation *w = isolation_of(state);
-	const char *only = getenv("TIER_ISOLATION_ONLY");
-
-	if (!w)
-		return;
-	run_beside(w, "a busy loop", busy);
-	for (uint32_t i = 0; i < COUNT(attacks); i++)
-		if (!only || strstr(attacks[i].name, only))
-			attack_beside(w, attacks[i].name, attacks[i].body);
-	run_beside(w, "a busy loop", busy);
-}
-
-static void test_the_end_and_a_start(void **state)
-{
-	struct isolation *w = isolation_of(state);
 
 	if (w)
-		end_and_start(w, settings);
+		attack_each(w, attacks, COUNT(attacks));
 }
 
 static int setup(void **state)

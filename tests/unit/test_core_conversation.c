@@ -363,6 +363,22 @@ static void test_an_abandoned_lead_leaves(void **state)
 	}
 }
 
+/* More conversations than one event ends: those that are left begin nothing meanwhile. */
+static void test_a_removed_contexts_conversations_stage_nothing(void **state)
+{
+	struct context *x = context_at(0);
+
+	(void)state;
+	for (uint64_t id = 1; id <= CONVERSATIONS_CLIENT_MAX; id++)
+		assert_int_equal(say(0, id, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
+	assert_int_equal(core_context_remove(host.core, x->id, 1, 1), 0);
+	assert_true(x->leaving);
+	host_tick(&host, 100 * MS);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.core->conversations.count, 0);
+	host_audit(&host);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -379,6 +395,7 @@ int main(void)
 		CASE(test_a_return_says_how_long_its_user_thinks),
 		CASE(test_the_window_holds_those_who_come_back),
 		CASE(test_an_abandoned_lead_leaves),
+		CASE(test_a_removed_contexts_conversations_stage_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

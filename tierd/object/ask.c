@@ -69,15 +69,21 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Of the context, and of the tier. */
+static uint64_t room(uint64_t most, uint64_t used)
+{
+	return most > used ? most - used : 0;
+}
+
+/* Of the context, and of the tier: either may be smaller than what it has by now. */
 static void ask_room(struct objects *o, struct task *t)
 {
 	struct wire_object_info *i = &t->answer->info;
-	uint64_t quota = t->account->quota[OBJECT_NVME], used = t->account->used[OBJECT_NVME];
+	uint64_t quota = t->account->quota[OBJECT_NVME];
 	uint64_t most = o->table.most[OBJECT_NVME];
 
 	i->limit = least(quota, most);
-	i->free = least(quota > used ? quota - used : 0, most - o->table.used[OBJECT_NVME]);
+	i->free = least(room(quota, t->account->used[OBJECT_NVME]),
+			room(most, o->table.used[OBJECT_NVME]));
 	task_end(o, t);
 }
 

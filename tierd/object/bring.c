@@ -107,19 +107,18 @@ static int take_read(struct flight *f)
 
 static int read_flights(struct flight *f, struct sums *s, uint32_t *crc)
 {
-	int rc = 0, ended;
+	int rc = 0;
 
 	while (rc == 0 && s->at < f->size) {
 		rc = ask_reads(f, s->at);
 		if (rc == 0)
 			rc = take_read(f);
-		while (rc == 0 && s->at < f->asked && *flight_done(f, s->at)) {
-			*flight_done(f, s->at) = false;
+		while (rc == 0 && s->at < f->asked && *flight_done(f, s->at))
 			sums_add(s, f->map + s->at, flight_bytes(f, s->at), crc);
-		}
 	}
-	for (ended = 0; ended == 0 && f->under_way;) /* before its memory goes */
-		ended = take_read(f);
+	/* Before its memory goes, whatever becomes of each. */
+	for (uint32_t left = f->under_way; left; left--)
+		take_read(f);
 	return rc;
 }
 

@@ -734,7 +734,9 @@ void conversation_tick(struct core *c)
 	for (uint32_t i = 0; i < t->high; i++) {
 		struct conversation *s = &t->table[i];
 
-		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE)
+		/* With its context it goes, by conversation_leave, and begins nothing before. */
+		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE ||
+		    s->ctx->closing)
 			continue;
 		if (s->wake_ns <= c->now_ns && !meter_spent(&c->meter))
 			step(c, s);
