@@ -323,6 +323,7 @@ struct tier_page {
 
 #define TIER_LEASE_CXL 1u /* the CXL copy, even when HBM has one (CPU readers) */
 #define TIER_LEASE_LAST 2u /* with a stream's number: tier_stream_last */
+#define TIER_LEASE_NO_USE 4u /* no use by this host's engines: nothing stays longer for it */
 
 /*
  * Lease one page: from now until tier_release the bytes at lease->data do not change, move or

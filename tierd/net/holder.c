@@ -190,7 +190,9 @@ static int lease(struct holder *h, struct grant *g, const struct cursor *at)
 		h->page[i].page = shape_at(&g->share->shape, at->layer, at->at + i, &block)->page;
 		h->page[i].block = g->block[block];
 	}
-	got = tier_lease_pages(h->reader, g->share->c, h->page, count, TIER_LEASE_CXL, h->lease);
+	/* Who reads it puts it: kept longer here too, it would lie twice in the fleet. */
+	got = tier_lease_pages(h->reader, g->share->c, h->page, count,
+			       TIER_LEASE_CXL | TIER_LEASE_NO_USE, h->lease);
 	if (got == (int)count)
 		return 0;
 	if (got > 0)
