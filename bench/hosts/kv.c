@@ -36,6 +36,7 @@ struct kv {
 	uint64_t deadline_ms, token_ns, stated_us;
 	int64_t expect; /* negative: whatever there is */
 	bool json, fetch;
+	uint32_t memory; /* blocks that were not on NVMe alone, before they were read */
 };
 
 /* ---- the generator ------------------------------------------------------------------------- */
@@ -171,6 +172,8 @@ static int64_t compare(struct kv *kv, uint32_t usable)
 	if (!found || tier_reader_open(kv->t, &r) ||
 	    tier_match(kv->c, kv->key, kv->blocks, found) < (int64_t)usable)
 		bytes = -1;
+	for (uint32_t i = 0; bytes >= 0 && i < usable; i++)
+		kv->memory += found[i].tier != TIER_NVME;
 	for (uint32_t i = 0; bytes >= 0 && i < usable * pages;) {
 		uint32_t block = i / pages, count = 0;
 
@@ -200,10 +203,11 @@ static void tell_json(const struct kv *kv, const struct tier_hosts *where,
 	       "\"estimate_ns\": %" PRIu64 ", \"local\": %u, \"usable\": %u, \"status\": \"%s\", "
 	       "\"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
 	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
-	       ", \"compared\": %" PRId64 "}\n",
+	       ", \"compared\": %" PRId64 ", \"memory\": %u}\n",
 	       kv->prompt, kv->blocks, where->usable, where->host, where->all_ns, came->local,
 	       came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
-	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes);
+	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
+	       kv->memory);
 }
 
 static void tell(const struct kv *kv, const struct tier_hosts *where,

@@ -68,6 +68,18 @@ ctl B context share kv >/dev/null
 meet A B
 meet B A
 
+# What another host has read is no use here: it leaves memory before what was put after it.
+for host in A B; do
+	kv $host put order 0 0
+	ctl $host context share order >/dev/null
+done
+ctl A policy set order lru >/dev/null
+for prompt in 1 2; do kv A put order $prompt 50; done
+ctl A drain >/dev/null
+wants 0 '"bytes": 1228800' kv B --json read order 1 50
+ctl A evict order cxl 1200KiB >/dev/null
+wants 0 '"memory": 50}' kv A --json read order 2 50
+
 # From memory; from NVMe alone; a prefix that ends between two anchors; nothing; again.
 kv A put kv 1 50
 reads B 1 50 '"located": 50, "host": "A".*"status": "ready"'
