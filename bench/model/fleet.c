@@ -96,14 +96,6 @@ static struct homes *home_of(struct fleet *f, uint64_t tag)
 	return &f->home[homes_of(f->member, f->hosts, tag)];
 }
 
-static bool is_anchor(uint32_t depth)
-{
-	uint32_t one[NET_ANCHORS_MAX];
-
-	/* Between its neighbours, which are asked for only as the first and the last. */
-	return depth == 0 || (anchors(depth - 1, depth + 2, one) == 3);
-}
-
 static void tell(struct fleet *f, uint32_t host, uint32_t id, bool gone, uint32_t now_s)
 {
 	uint64_t tag;
@@ -142,7 +134,7 @@ static void tell_new(struct fleet *f, uint32_t host, const uint32_t *id, uint32_
 
 	for (uint32_t i = from; i < count; i++)
 		if (there(c, id[i]) &&
-		    (is_anchor(f->depth[id[i]]) || (i && !there(c, id[i - 1]))))
+		    (anchor(f->depth[id[i]]) || (i && !there(c, id[i - 1]))))
 			tell(f, host, id[i], false, now_s);
 }
 
@@ -182,10 +174,7 @@ static uint32_t look(struct fleet *f, uint32_t host, const uint32_t *id, uint32_
 			done[at] = true;
 			asked++;
 			has = match(&f->cache[at], id, local, count);
-			if (has <= depth[n]) { /* what found it out tells the home */
-				homes_drop(home_of(f, tag), tag, named[i]);
-				f->stale++;
-			}
+			f->stale += has <= depth[n];
 			most = has > most ? has : most;
 		}
 	}
