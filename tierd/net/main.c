@@ -51,13 +51,12 @@ static const char *const usage =
 	"      --state FILE        remembers which contexts are shared\n"
 	"      --staging SIZE      memory for blocks on their way, a puller (64MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
-	"      --ask-all N         other hosts that are all asked; where there are more, homes are\n"
-	"                          (8); the same on all hosts\n"
+	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-       OPT_ASK_ALL };
+	OPT_ASK_ALL };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
