@@ -158,6 +158,7 @@ struct etcd {
 	uint64_t leases, until_ns[4096];
 	struct etcd_record context[CONTEXTS], applied[CONTEXTS][HOSTS_MAX], member[HOSTS_MAX];
 	struct deletion deletion[CONTEXTS][DELETIONS_MAX]; /* by number */
+	uint64_t deletions[CONTEXTS]; /* none has a higher number */
 };
 
 enum event_kind {

@@ -109,7 +109,7 @@ static void judge_context(struct fleet *f, const struct host *h, uint32_t c)
 		FAIL(f, "R5: host %u has a lease and epoch %llu of context %u, but %llu is "
 		     "acknowledged", h->place, (unsigned long long)h->store.epoch[c], c,
 		     (unsigned long long)f->acknowledged[c]);
-	for (uint32_t n = 1; n < DELETIONS_MAX; n++) {
+	for (uint32_t n = 1; n < DELETIONS_MAX && n <= f->etcd.deletions[c]; n++) {
 		const struct deletion *d = &f->etcd.deletion[c][n];
 		bool owes = (d->acknowledged && leased) || (d->there && n <= s->deleted);
 
