@@ -160,7 +160,7 @@ bool node_stopped(const struct node *n, uint64_t wait_ns);
 int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
 int epochs_delete(struct node *n, struct share *s, const struct net_want *m, char *text);
 
-/* ---- tell.c ---------------------------------------------------------------------------------- */
+/* ---- tell.c -------------------------------------------------------------------------------- */
 
 void *tell_run(void *node);
 /* Is the fleet so large that homes are told and asked? */
@@ -188,7 +188,7 @@ void visitor_end(struct visitor *v);
 void *holder_run(void *visitor);
 void *local_run(void *visitor);
 
-/* ---- locate.c, find.c, pull.c ---------------------------------------------------------------------- */
+/* ---- locate.c, find.c, pull.c -------------------------------------------------------------- */
 
 /* Who has most of the keys beyond `local`. */
 struct placed {
