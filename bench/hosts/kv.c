@@ -206,8 +206,8 @@ static void tell_json(const struct kv *kv, const struct tier_hosts *where,
 	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
 	       ", \"compared\": %" PRId64 ", \"memory\": %u}\n",
 	       kv->prompt, kv->blocks, where->usable, where->hosts, where->host, where->all_ns,
-	       came->local, came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
-	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
+	       came->local, came->usable, status_name(came->status), came->bytes, came->first_ns,
+	       took_ns, came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
 	       kv->memory);
 }
 
