@@ -47,7 +47,9 @@ hold() { # ENTRIES HOST...
 	shift
 	[ "$(entries "$@")" = "$want" ]
 }
-are_held() { eventually 60 hold "$@" || lab_fail "homes of ${*:2} hold $(entries "${@:2}"), not $1"; }
+are_held() {
+	eventually 60 hold "$@" || lab_fail "homes of ${*:2} hold $(entries "${@:2}"), not $1"
+}
 # looks HOST PROMPT LOCATED ASKED HOLDER: nothing is brought, for computing costs next to nothing.
 looks() {
 	local text
