@@ -299,14 +299,13 @@ void run_void(struct core *c, struct run *run, uint32_t i);
 /* dirty.c */
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_promise(struct core *c, struct context *x, uint32_t slot);
+bool writeback_durable(struct core *c, struct context *x, uint32_t slot);
 void writeback_again(struct core *c, struct context *x, uint32_t slot);
 uint32_t dirty_chain(const struct context *x, uint32_t first, uint32_t chain[DISK_RUN_BLOCKS_MAX]);
 bool dirty_grows(const struct core *c, const struct context *x, struct dirty *d,
 		 const uint32_t *chain, uint32_t n);
 bool dirty_due(const struct core *c, const struct context *x, const struct dirty *d);
 uint64_t dirty_next_tick(const struct core *c, const struct context *x);
-
-/* admit.c */
 uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
 		   uint32_t n);
 uint32_t admit_first(struct core *c, struct context *x, uint32_t log);
