@@ -30,3 +30,9 @@ $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
 READS_TESTS := $(O)/plain/tests/unit/test_front_reads $(O)/plain/tests/unit/test_core_reads
 test-run: $(READS_TESTS)
 EXTRA_TESTS += $(READS_TESTS)
+
+SEEDS ?= 1000
+.PHONY: sim-objects
+sim-objects: $(O)/plain/tests/unit/test_object_clients $(O)/plain/tests/unit/test_object_crash
+sim-objects: ## SEEDS=1000 worlds of objects: clients, faults, quotas, crashes (SEED= the first)
+	@for test in $^; do SEED=$(SEED) SEEDS=$(SEEDS) $$test || exit 1; done
