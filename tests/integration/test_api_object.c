@@ -482,16 +482,14 @@ static void __attribute__((noreturn)) rename_for_long(const struct daemon *d, ui
 {
 	char name[2][100];
 	tier *t;
-	int rc;
+	int rc = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	t = connect_to(d);
 	rename_name(name[0], who, 0);
 	rename_name(name[1], who, 1);
-	/* One of the two, whenever it is killed; the first time there is none. */
-	rc = tier_object_rename(t, "files", name[1], name[0], 0);
-	CHECK(rc == 0 || rc == -ENOENT);
-	rc = put(t, "files", name[0], 100, who);
+	tier_object_remove(t, "files", name[1]);
+	CHECK(put(t, "files", name[0], 100, who) == 0);
 	for (uint32_t i = 0; i < RENAMES / 4 && rc == 0; i++)
 		rc = tier_object_rename(t, "files", name[i & 1], name[!(i & 1)], 0);
 	_exit(rc ? 1 : 0);
