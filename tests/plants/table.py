@@ -265,7 +265,8 @@ bug("file-of-a-removed-object-stays", OBJECT + "object.c",
     "remove_file(o, x->version);\n\tlet_go(o, x);\n\to->stats.removed++;",
     "let_go(o, x);\n\to->stats.removed++;", CLIENTS)
 bug("epoch-heard-of-at-the-next-question", OBJECT + "ask.c",
-    "if (a)\n\t\traise_epoch(o, a, epoch);", "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
+    "if (a)\n\t\traise_epoch(o, a, epoch);",
+    "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
 bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
     "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
 bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",

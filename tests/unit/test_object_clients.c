@@ -154,13 +154,12 @@ static void drain(void)
 }
 
 /* A question of who looks, and its answer: its error, what it tells, its descriptor. */
-static int looker(uint16_t type, uint32_t context, uint32_t name, uint32_t flags, uint64_t upload,
+static int looker(uint16_t type, uint32_t context, uint32_t name, uint64_t upload,
 		  struct wire_object_info *info, int *fd)
 {
 	struct client *c = &w.client[CLIENTS];
 	struct question *q = question(c, type, name);
 
-	q->m.flags = flags;
 	q->m.upload = upload;
 	q->m.ttl_ms = c->ttl_ms;
 	ask(c, context);
@@ -173,7 +172,7 @@ static void look_at_name(uint32_t context, uint32_t name, bool alone)
 	struct name *n = &w.context[context].name[name];
 	struct wire_object_info info;
 	uint64_t begun = w.tick + 1;
-	int rc = looker(WIRE_OBJ_STAT, context, name, 0, 0, &info, NULL), fd = -1;
+	int rc = looker(WIRE_OBJ_STAT, context, name, 0, &info, NULL), fd = -1;
 	uint32_t content = 0;
 
 	n->found = rc == 0 ? (uint32_t)info.size : UINT32_MAX;
@@ -181,7 +180,7 @@ static void look_at_name(uint32_t context, uint32_t name, bool alone)
 	n->resident = rc == 0 && info.flags & WIRE_OBJ_RESIDENT;
 	if (!alone)
 		return;
-	if (rc == 0 && looker(WIRE_OBJ_OPEN, context, name, 0, 0, &info, &fd) == 0)
+	if (rc == 0 && looker(WIRE_OBJ_OPEN, context, name, 0, &info, &fd) == 0)
 		content = content_of(n, fd);
 	if (fd >= 0)
 		close(fd);
@@ -214,7 +213,7 @@ static void look_at_room(uint32_t context)
 	struct wire_object_info info;
 
 	set_quotas(&w.context[context], UINT64_MAX, used + 12345);
-	assert_int_equal(looker(WIRE_OBJ_STAT, context, EXTRA + 1, 0, 0, &info, NULL), 0);
+	assert_int_equal(looker(WIRE_OBJ_STAT, context, EXTRA + 1, 0, &info, NULL), 0);
 	if (info.free != (left < 12345 ? left : 12345))
 		WRONG("%llu bytes are free, not %llu\n", (unsigned long long)info.free,
 		      (unsigned long long)(left < 12345 ? left : 12345));
@@ -316,7 +315,7 @@ static void look_at_index(uint32_t context)
 {
 	struct wire_object_info info;
 	const struct abi_names *names;
-	int fd, rc = looker(WIRE_OBJ_INDEX, context, EXTRA + 1, 0, 0, &info, &fd);
+	int fd, rc = looker(WIRE_OBJ_INDEX, context, EXTRA + 1, 0, &info, &fd);
 
 	if (rc) /* what is open leaves no memory for it */
 		return;
@@ -344,10 +343,10 @@ static int put_extra(uint32_t context, uint32_t content)
 	struct wire_object_info info;
 	int fd;
 
-	assert_int_equal(looker(WIRE_OBJ_CREATE, context, EXTRA, 0, 0, &info, &fd), 0);
+	assert_int_equal(looker(WIRE_OBJ_CREATE, context, EXTRA, 0, &info, &fd), 0);
 	write_bytes(fd, content);
 	close(fd);
-	return looker(WIRE_OBJ_COMMIT, context, EXTRA + 1, 0, info.upload, NULL, NULL);
+	return looker(WIRE_OBJ_COMMIT, context, EXTRA + 1, info.upload, NULL, NULL);
 }
 
 /* One byte too few, and just enough. */
@@ -367,7 +366,7 @@ static void try_quota(uint32_t context)
 	if (rc != (full ? -ENOSPC : 0))
 		WRONG("a quota of just enough says %d\n", rc);
 	if (rc == 0)
-		assert_int_equal(looker(WIRE_OBJ_REMOVE, context, EXTRA, 0, 0, NULL, NULL), 0);
+		assert_int_equal(looker(WIRE_OBJ_REMOVE, context, EXTRA, 0, NULL, NULL), 0);
 	set_quotas(&w.context[context], UINT64_MAX, UINT64_MAX);
 }
 
@@ -413,7 +412,7 @@ static void try_eviction(uint32_t context)
 	if (last > first_kept || (left && s.used[OBJECT_CXL] + last_charge <= CXL))
 		WRONG("the wrong ones left memory: the last is %u, one that stayed %d\n", last,
 		      (int)first_kept);
-	assert_int_equal(looker(WIRE_OBJ_REMOVE, context, EXTRA, 0, 0, NULL, NULL), 0);
+	assert_int_equal(looker(WIRE_OBJ_REMOVE, context, EXTRA, 0, NULL, NULL), 0);
 }
 
 static void close_kept(struct client *c)
@@ -435,7 +434,7 @@ static void settle(void)
 		drain();
 	}
 	if (!broken())
-		assert_int_equal(looker(WIRE_OBJ_SYNC, 0, EXTRA + 1, 0, 0, NULL, NULL), 0);
+		assert_int_equal(looker(WIRE_OBJ_SYNC, 0, EXTRA + 1, 0, NULL, NULL), 0);
 	drain();
 }
 
@@ -523,7 +522,7 @@ static void look_behind_crash(uint32_t crash)
 	for (uint32_t i = 0; i < DAEMON_CONTEXTS * NAMES; i++) {
 		struct name *n = &w.context[i / NAMES].name[i % NAMES];
 		uint32_t content = 0;
-		int fd, rc = looker(WIRE_OBJ_OPEN, i / NAMES, i % NAMES, 0, 0, NULL, &fd);
+		int fd, rc = looker(WIRE_OBJ_OPEN, i / NAMES, i % NAMES, 0, NULL, &fd);
 
 		if (rc && rc != -ENOENT)
 			WRONG("%u.%u: behind a crash open says %d\n", i / NAMES, i % NAMES, rc);
@@ -538,7 +537,7 @@ static void look_behind_crash(uint32_t crash)
 		forget_but(n, content);
 	}
 	for (uint32_t i = 0; i < DAEMON_CONTEXTS; i++) /* of what was tried before */
-		looker(WIRE_OBJ_REMOVE, i, EXTRA, 0, 0, NULL, NULL);
+		looker(WIRE_OBJ_REMOVE, i, EXTRA, 0, NULL, NULL);
 }
 
 /* The daemon is killed, or the power cut, right behind that event. */
@@ -631,7 +630,7 @@ static void test_what_lapsed_was_there(void **state)
 	at = disk.events;
 	stop();
 	crash_at(at);
-	assert_int_equal(looker(WIRE_OBJ_STAT, 0, EXTRA, 0, 0, NULL, NULL), -ENOENT);
+	assert_int_equal(looker(WIRE_OBJ_STAT, 0, EXTRA, 0, NULL, NULL), -ENOENT);
 	look_at_sums();
 	world_end();
 }

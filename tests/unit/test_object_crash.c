@@ -137,8 +137,8 @@ static void do_remove(void)
 	if (!now_has(name))
 		return;
 	s = begin(name, 0);
-	assert_int_equal(daemon_answered(ask(WIRE_OBJ_REMOVE, name, NAMES, 0, lazy ? WIRE_OBJ_LAZY : 0),
-				  NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_REMOVE, name, NAMES, 0,
+					     lazy ? WIRE_OBJ_LAZY : 0), NULL, NULL), 0);
 	end(s, lazy);
 }
 
@@ -154,8 +154,8 @@ static void do_rename(void)
 	b = begin(to, now_has(from));
 	a = begin(from, 0);
 	b->from = from + 1;
-	assert_int_equal(daemon_answered(ask(WIRE_OBJ_RENAME, from, to, 0, lazy ? WIRE_OBJ_LAZY : 0),
-				  NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_RENAME, from, to, 0,
+					     lazy ? WIRE_OBJ_LAZY : 0), NULL, NULL), 0);
 	end(a, lazy);
 	end(b, lazy);
 }
