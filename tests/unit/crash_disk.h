@@ -8,8 +8,8 @@
  * sectors are. Of names it leaves what was done before the last such flush of the folder; of what
  * was done behind that the first few, or any. A rename is whole. (No file system that we know is as
  * bad; what holds here holds on each.) Beside that calls can be made to fail: reads with an error
- * or with a bit that is wrong, writes after half of their bytes, flushes after none, names; and reads
- * wait while they are held.
+ * or with a bit that is wrong, writes after half of their bytes, flushes after none, names; and
+ * reads wait while they are held.
  */
 #ifndef TIER_TESTS_CRASH_DISK_H
 #define TIER_TESTS_CRASH_DISK_H
