@@ -236,8 +236,6 @@ bug("copy-evicts-what-it-copies", OBJECT + "upload.c",
     "rc = job->other < 0 ? -ENOMEM : 0; }", CLIENTS)
 bug("upload-of-an-old-epoch-kept", OBJECT + "object.c",
     "} else if (t->object->epoch < t->account->epoch) {", "} else if (0) {", CLIENTS)
-bug("failed-read-removes", OBJECT + "object.c",
-    "else if (job->res == -EBADMSG)\n\t\tdrop_dead", "else if (job->res)\n\t\tdrop_dead", CLIENTS)
 bug("bringing-has-no-deadline", OBJECT + "turn.c",
     "(t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked",
     "t->stage == TASK_BLOCKED && t->asked", CLIENTS)
@@ -264,9 +262,6 @@ bug("index-has-a-name-that-moved", OBJECT + "object.c",
 bug("file-of-a-removed-object-stays", OBJECT + "object.c",
     "remove_file(o, x->version);\n\tlet_go(o, x);\n\to->stats.removed++;",
     "let_go(o, x);\n\to->stats.removed++;", CLIENTS)
-bug("epoch-heard-of-at-the-next-question", OBJECT + "ask.c",
-    "if (a)\n\t\traise_epoch(o, a, epoch);",
-    "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
 bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
     "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
 bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",
