@@ -266,3 +266,5 @@ bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
     "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
 bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",
     "DISK_OBJECT_REMOVE)", CLIENTS)
+bug("old-epoch-shares-an-upload", OBJECT + "upload.c",
+    "!u->unlinked && u->epoch >= u->account->epoch &&", "!u->unlinked &&", CLIENTS)

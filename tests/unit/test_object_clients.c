@@ -162,6 +162,7 @@ static int looker(uint16_t type, uint32_t context, uint32_t name, uint64_t uploa
 
 	q->m.upload = upload;
 	q->m.ttl_ms = c->ttl_ms;
+	q->m.flags = c->flags;
 	ask(c, context);
 	c->q.on = false;
 	return daemon_answered(q->seq, info, fd);
@@ -635,6 +636,48 @@ static void test_what_lapsed_was_there(void **state)
 	world_end();
 }
 
+/* Of two that are written as new ones, one is. */
+static void test_exclusive_is_one(void **state)
+{
+	struct wire_object_info info[2];
+	int fd[2];
+
+	(void)state;
+	world(1);
+	w.client[CLIENTS].flags = WIRE_OBJ_EXCLUSIVE;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_CREATE, 0, EXTRA, 0, &info[i], &fd[i]), 0);
+		close(fd[i]);
+	}
+	w.client[CLIENTS].flags = 0;
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(looker(WIRE_OBJ_COMMIT, 0, EXTRA + 1, info[i].upload, NULL, NULL),
+				 i ? -EEXIST : 0);
+	world_end();
+}
+
+/* Who writes a name after an epoch was raised does not share what was written before. */
+static void test_a_raised_epoch_parts_who_writes(void **state)
+{
+	struct wire_object_info info[2];
+	int fd[2];
+
+	(void)state;
+	world(1);
+	w.client[CLIENTS].flags = WIRE_OBJ_SHARED;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_CREATE, 0, EXTRA, 0, &info[i], &fd[i]), 0);
+		raise_epoch(i);
+	}
+	w.client[CLIENTS].flags = 0;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_COMMIT, 0, EXTRA + 1, info[i].upload, NULL, NULL),
+				 i ? 0 : -ESTALE);
+		close(fd[i]);
+	}
+	world_end();
+}
+
 static void test_clients_see_what_may_be_true(void **state)
 {
 	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
@@ -649,6 +692,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_lapsed_was_there),
+		cmocka_unit_test(test_exclusive_is_one),
+		cmocka_unit_test(test_a_raised_epoch_parts_who_writes),
 		cmocka_unit_test(test_clients_see_what_may_be_true),
 	};
 
