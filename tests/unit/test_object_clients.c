@@ -678,6 +678,43 @@ static void test_a_raised_epoch_parts_who_writes(void **state)
 	world_end();
 }
 
+/* A read that failed says so, and takes nothing away. */
+static void test_a_failed_read_may_be_asked_again(void **state)
+{
+	int fd;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	stop();
+	start();
+	disk.error[DISK_READ] = EIO;
+	disk.fails[DISK_READ] = 1;
+	assert_int_equal(looker(WIRE_OBJ_OPEN, 0, EXTRA, 0, NULL, &fd), -EIO);
+	drain();
+	assert_int_equal(looker(WIRE_OBJ_OPEN, 0, EXTRA, 0, NULL, &fd), 0);
+	close(fd);
+	world_end();
+}
+
+/* What an epoch made void is charged to nobody, though nobody asks about its context again. */
+static void test_a_raised_epoch_gives_room_back(void **state)
+{
+	struct objects_stats s;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	raise_epoch(0);
+	for (uint32_t i = 0; i < 3; i++) {
+		skew_ns += 300 * NS_PER_MS;
+		drain();
+	}
+	objects_stats(tierd.o, &s);
+	assert_int_equal(s.used[OBJECT_CXL] + s.used[OBJECT_NVME], 0);
+	world_end();
+}
+
 static void test_clients_see_what_may_be_true(void **state)
 {
 	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
@@ -694,6 +731,8 @@ int main(void)
 		cmocka_unit_test(test_what_lapsed_was_there),
 		cmocka_unit_test(test_exclusive_is_one),
 		cmocka_unit_test(test_a_raised_epoch_parts_who_writes),
+		cmocka_unit_test(test_a_failed_read_may_be_asked_again),
+		cmocka_unit_test(test_a_raised_epoch_gives_room_back),
 		cmocka_unit_test(test_clients_see_what_may_be_true),
 	};
 
