@@ -128,6 +128,7 @@ struct front {
 	int listener;      /* -1 = not listening */
 	char bound[108];   /* path to unlink */
 	bool closing;      /* front_unlisten was called */
+	bool woke_here;    /* front_woke_here will say so */
 	bool peer_pidfd;
 	struct connection *connection; /* [clients_max] */
 	uint32_t slots; /* clients_max + FRONT_LOBBY */
