@@ -61,6 +61,7 @@ int tier_stream_look(tier_stream *s, struct tier_stream_progress *out)
 	{
 		LOCK_SCOPE(&s->t->lock);
 		submit_collect(s->t);
+		wait_handover(s->t);
 		if (s->rq->state == REQUEST_DONE) {
 			own.ended = 1;
 			own.status = s->rq->completion.status;
@@ -206,6 +207,8 @@ int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 				   .deadline_ns = o.deadline_ns };
 	list_init(&s->link);
 	LOCK_SCOPE(&s->t->lock);
+	submit_collect(s->t);
+	wait_handover(s->t);
 	rc = submit_stream(s, blocks, &o);
 	if (rc)
 		free(s);

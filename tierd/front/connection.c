@@ -231,7 +231,8 @@ static void gone(struct front *f, struct turn *t, struct connection *s, int erro
 	s->state = CONNECTION_GONE;
 	grant_settle(s); /* one that never asked for anything is to see this, too */
 	atomic_store_relaxed_u64(&s->header->connection_error, (uint64_t)-(int64_t)error);
-	atomic_store_release_u32(&s->header->closed, 1);
+	atomic_store_release_u32(&s->header->closed,
+				 f->handing ? ABI_CLOSED_HANDOVER : ABI_CLOSED);
 	ring_unwatch(f, s);
 	list_remove(&s->posted_link);
 	s->owes_wake = s->must_wake = false;
@@ -403,6 +404,17 @@ void front_unlisten(struct front *f)
 	for (uint32_t i = 0; i < f->slots; i++)
 		if (f->connection[i].state == CONNECTION_GREETING)
 			connection_free(f, &f->connection[i]);
+}
+
+bool front_answered(const struct front *f)
+{
+	for (uint32_t i = 0; i < f->config.clients_max; i++) {
+		const struct connection *s = &f->connection[i];
+
+		if (s->state == CONNECTION_OPEN && (s->in_flight || s->asking || s->text))
+			return false;
+	}
+	return true;
 }
 
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why)

@@ -84,6 +84,8 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES]);
 void front_unlisten(struct front *f);
 /* The same, but who connects queues up for the next daemon: its descriptor, the caller's. */
 int front_leave_socket(struct front *f);
+/* No request and no question that was taken waits for its answer. */
+bool front_answered(const struct front *f);
 
 /* Readable when front_events has something to do. Never read or closed by others. */
 int front_fd(const struct front *f);

@@ -128,6 +128,7 @@ struct front {
 	int listener;      /* -1 = not listening */
 	char bound[108];   /* path to unlink */
 	bool closing;      /* front_unlisten was called */
+	bool handing;      /* front_leave_socket was: another daemon comes */
 	bool peer_pidfd;
 	struct connection *connection; /* [clients_max] */
 	uint32_t slots; /* clients_max + FRONT_LOBBY */

@@ -97,6 +97,7 @@ int front_leave_socket(struct front *f)
 	int fd = f->listener;
 
 	f->bound[0] = '\0';
+	f->handing = true;
 	watch_remove(f, fd);
 	f->listener = -1;
 	front_unlisten(f);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients stay attached over an upgrade: whatever they ask meanwhile is answered, by the former
+ * daemon or by the next one, once, and as if there had been one daemon. No answer is lost, no byte
+ * is wrong. When the next daemon is killed in the middle it ends as any crash does.
+ */
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tests/integration/kv_world.h"
+
+#define KEYS 400u
+#define UPGRADES 6u
+#define BATCH 16u
+
+static const char *const never_written[] = { "cxl.size=64MiB", "writeback.age=10min", NULL };
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+static tier_key key_of(uint32_t n)
+{
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
+	return key;
+}
+
+static void fill(uint8_t *data, uint32_t n)
+{
+	for (uint32_t page = 0; page < BLOCK_PAGES; page++)
+		memset(data + page * 4096, (int)(n * 7 + page), 4096);
+}
+
+/* ---- a client that never rests -------------------------------------------------------------- */
+
+enum call { CALL_PUT, CALL_MATCH, CALL_FETCH, CALL_LEASE, CALL_START, CALL_PIN, CALL_DELETE,
+	    CALL_OPEN, CALL_COUNT };
+static const char *const call_name[] = { "put", "match", "fetch", "lease", "fetch_start", "pin",
+					 "delete", "context_open" };
+
+struct busy {
+	struct world *w;
+	tier *t; /* its own connection */
+	tier_context *c;
+	tier_reader *r;
+	uint32_t first; /* its keys */
+	atomic_bool stop;
+	_Atomic uint32_t rounds;
+	uint64_t longest_ns[CALL_COUNT];
+	uint32_t wrong[CALL_COUNT]; /* answers that a daemon without an upgrade would not give */
+	int64_t last[CALL_COUNT];
+	uint32_t bytes; /* wrong ones */
+	pthread_t thread;
+};
+
+static void judge(struct busy *b, enum call call, uint64_t from, int64_t got, int64_t want)
+{
+	uint64_t took = time_now_ns() - from;
+
+	if (took > b->longest_ns[call])
+		b->longest_ns[call] = took;
+	if (got == want)
+		return;
+	b->wrong[call]++;
+	b->last[call] = got;
+}
+
+static void read_one(struct busy *b, uint32_t n, tier_block block)
+{
+	struct tier_lease lease;
+	uint64_t from = time_now_ns();
+	int rc = tier_lease_page(b->r, b->c, block, n % BLOCK_PAGES, 0, &lease);
+
+	judge(b, CALL_LEASE, from, rc, 0);
+	if (rc)
+		return;
+	for (uint32_t i = 0; i < 4096; i += 64)
+		b->bytes += ((const uint8_t *)lease.data)[i] !=
+			    (uint8_t)(n * 7 + n % BLOCK_PAGES);
+	tier_release(b->r, &lease);
+}
+
+/* Several at once, that somebody takes later. */
+static void start_some(struct busy *b, tier_block block)
+{
+	struct tier_completion done[BATCH];
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL };
+	uint64_t from = time_now_ns();
+	int64_t rc = 0, sum = 0;
+
+	for (uint32_t i = 0; i < BATCH && rc == 0; i++)
+		rc = tier_fetch_start(b->c, &block, 1, &ask);
+	if (rc == 0)
+		rc = tier_wait(b->t, done, BATCH, BATCH, LONG_NS);
+	for (int64_t i = 0; i < rc; i++)
+		sum += done[i].result ? done[i].result : (int64_t)done[i].value;
+	judge(b, CALL_START, from, rc < 0 ? rc : sum, BATCH);
+}
+
+static void keep_one(struct busy *b, tier_block block)
+{
+	uint64_t from = time_now_ns(), pin = 0;
+	int64_t rc = tier_pin(b->c, &block, 1, TIER_CXL, 0, &pin);
+
+	judge(b, CALL_PIN, from, rc, 1);
+	from = time_now_ns();
+	if (rc >= 0)
+		judge(b, CALL_PIN, from, tier_unpin(b->c, pin), 0);
+}
+
+static void open_one(struct busy *b)
+{
+	uint64_t from = time_now_ns();
+	tier_context *c = NULL;
+	int rc = tier_context_open(b->t, "kv", NULL, &c);
+
+	judge(b, CALL_OPEN, from, rc, 0);
+	tier_context_close(c);
+}
+
+static void one_round(struct busy *b, uint32_t n, uint8_t *data)
+{
+	tier_key key = key_of(n);
+	struct tier_found found;
+	tier_block block = { 0 };
+	uint64_t from = time_now_ns();
+
+	fill(data, n);
+	judge(b, CALL_PUT, from, tier_put_copy(b->c, &key, 1, data, NULL), 1);
+	memset(&found, 0, sizeof(found));
+	from = time_now_ns();
+	judge(b, CALL_MATCH, from, tier_match(b->c, &key, 1, &found), 1);
+	block = found.block;
+	from = time_now_ns();
+	judge(b, CALL_FETCH, from, tier_fetch(b->c, &block, 1, NULL), 1);
+	read_one(b, n, block);
+	start_some(b, block);
+	keep_one(b, block);
+	if (n % 16 == 0)
+		open_one(b);
+	if (n % 7 == 0) {
+		from = time_now_ns();
+		judge(b, CALL_DELETE, from, tier_delete(b->c, &key, 1), 1);
+	}
+}
+
+static void *busy_run(void *arg)
+{
+	struct busy *b = arg;
+	uint8_t *data = malloc(BLOCK_BYTES);
+
+	for (uint32_t i = 0; !atomic_load(&b->stop); i++) {
+		one_round(b, b->first + i % KEYS, data);
+		atomic_fetch_add(&b->rounds, 1);
+	}
+	free(data);
+	return NULL;
+}
+
+static void busy_begin(struct busy *b, struct world *w, uint32_t first)
+{
+	*b = (struct busy){ .w = w, .first = first, .t = world_connect(&w->d) };
+	assert_int_equal(tier_context_open(b->t, "kv", NULL, &b->c), 0);
+	assert_int_equal(tier_reader_open(b->t, &b->r), 0);
+	assert_int_equal(pthread_create(&b->thread, NULL, busy_run, b), 0);
+}
+
+/* Until it has gone through all calls again. */
+static void busy_await(struct busy *b)
+{
+	uint32_t want = atomic_load(&b->rounds) + 3;
+	uint64_t end = time_now_ns() + LONG_NS;
+
+	while (atomic_load(&b->rounds) < want) {
+		assert_true(time_now_ns() < end);
+		usleep(500);
+	}
+}
+
+static void busy_end(struct busy *b)
+{
+	atomic_store(&b->stop, true);
+	pthread_join(b->thread, NULL);
+	for (uint32_t i = 0; i < CALL_COUNT; i++)
+		print_message("  %-12s longest %.1f ms, wrong %u (%lld)\n", call_name[i],
+			      (double)b->longest_ns[i] / 1e6, b->wrong[i], (long long)b->last[i]);
+	assert_int_equal(b->bytes, 0);
+	for (uint32_t i = 0; i < CALL_COUNT; i++)
+		assert_int_equal(b->wrong[i], 0);
+	tier_close(b->t);
+}
+
+/* ---- the operator --------------------------------------------------------------------------- */
+
+static void upgrade(struct world *w)
+{
+	char *text;
+
+	if (tier_admin(w->t, "upgrade", NULL, &text))
+		fail_msg("upgrade: %s", tier_error_text());
+	free(text);
+}
+
+static uint64_t handed_over(struct world *w)
+{
+	json_t *status;
+	uint64_t blocks;
+	char *text;
+
+	if (tier_admin(w->t, "status", NULL, &text)) /* of the next daemon: it is waited for */
+		fail_msg("status: %s", tier_error_text());
+	status = json_loads(text, 0, NULL);
+	free(text);
+	blocks = (uint64_t)json_integer_value(
+		json_object_get(json_object_get(status, "handover"), "blocks"));
+	json_decref(status);
+	return blocks;
+}
+
+static void test_no_request_fails(void **state)
+{
+	struct world *w = world_begin(never_written);
+	struct busy busy[2];
+
+	*state = w;
+	busy_begin(&busy[0], w, 0);
+	busy_begin(&busy[1], w, KEYS);
+	for (uint32_t i = 0; i < UPGRADES; i++) {
+		busy_await(&busy[0]);
+		busy_await(&busy[1]);
+		upgrade(w);
+		assert_true(handed_over(w) > 0);
+	}
+	busy_await(&busy[0]);
+	busy_await(&busy[1]);
+	busy_end(&busy[0]);
+	busy_end(&busy[1]);
+	daemon_check(&w->d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_no_request_fails, world_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
