@@ -92,6 +92,7 @@ struct handover {
 	int socket; /* that listens; 0 = none */
 	uint32_t count;
 	bool *taken; /* the memory of a context of the list */
+	const void **index; /* ... and its index, mapped; NULL = none was left */
 };
 
 struct shell {

@@ -383,7 +383,7 @@ static void test_a_restart_keeps_it(void **state)
 	assert_int_equal(tier_lease_key(w->r, w->c, &key, 1, 0, &lease), 0);
 	memcpy(want, lease.data, sizeof(want));
 	stop(w);
-	assert_int_equal(keeper.count, 5); /* list, memory, region, process, socket */
+	assert_int_equal(keeper.count, 6); /* list, memory, index, region, process, socket */
 	daemon_start(&w->d, small);
 	keeper_forget(); /* as it says when it has them */
 	await(w);

@@ -197,6 +197,7 @@ static void upgrade(struct world *w)
 {
 	char *text;
 
+	tier_check(w->t);
 	if (tier_admin(w->t, "upgrade", NULL, &text))
 		fail_msg("upgrade: %s", tier_error_text());
 	free(text);
@@ -204,11 +205,13 @@ static void upgrade(struct world *w)
 
 static uint64_t handed_over(struct world *w)
 {
+	uint64_t blocks, end = time_now_ns() + LONG_NS;
 	json_t *status;
-	uint64_t blocks;
 	char *text;
 
-	if (tier_admin(w->t, "status", NULL, &text)) /* of the next daemon: it is waited for */
+	while (tier_check(w->t) != 1) /* attached to the next daemon */
+		assert_true(time_now_ns() < end);
+	if (tier_admin(w->t, "status", NULL, &text))
 		fail_msg("status: %s", tier_error_text());
 	status = json_loads(text, 0, NULL);
 	free(text);
