@@ -8,6 +8,7 @@
  *       next daemon knows the same blocks
  *   a put: blocks that the former daemon had are handed over, and found; a commit reserves first
  *   unpin, abort, a reservation's end: what they end has ended with the former daemon
+ *   pins and reservations that were given: promise.c
  *   plan: is begun anew by its own call
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "libtier/src/attach.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/put.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
@@ -163,7 +165,7 @@ static int again_one(struct tier *t, struct attachment *from, struct request *rq
 			return ENDED;
 		break;
 	case ABI_OP_PUT_RESERVE:
-		rq->sqe.handle = 0; /* the reservation has ended */
+		rq->sqe.handle = 0; /* the reservation is being asked again */
 		break;
 	case ABI_OP_PUT_COMMIT:
 		return commit_one(t, from, rq);
@@ -232,7 +234,10 @@ void again_all(struct tier *t, struct attachment *from)
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct request *rq = &r->entry[i];
 
-		if (rq->state == REQUEST_FLYING && turn)
+		if (rq->state == REQUEST_FLYING && rq->promise) {
+			drop_pieces(from, rq);
+			again_finish(t, rq, &(struct abi_cqe){ .res = -ENOTCONN });
+		} else if (rq->state == REQUEST_FLYING && turn)
 			turn[n++] = (struct turn_of){ rq->wire_id & ~REQUEST_SYNC, rq };
 		else if (rq->state == REQUEST_FLYING)
 			drop_pieces(from, rq);
@@ -242,6 +247,7 @@ void again_all(struct tier *t, struct attachment *from)
 		return;
 	}
 	qsort(turn, n, sizeof(*turn), compare);
+	promise_ask_again(t);
 	for (uint32_t i = 0; i < n; i++) {
 		int rc = again_one(t, from, turn[i].rq);
 
@@ -257,6 +263,30 @@ void again_all(struct tier *t, struct attachment *from)
 	free(turn);
 	again_push(t);
 	wait_moved(t);
+}
+
+bool again_promise(struct tier *t, struct tier_context *c, const struct abi_sqe *sqe,
+		   const void *args, uint32_t bytes, struct promise *p)
+{
+	struct attachment *a = connection_attachment(t);
+	const struct submission s = { .context = c, .entry = *sqe, .owner = REQUEST_ORPHAN,
+				      .args.count = sqe->count };
+	struct request_piece arg = { .bytes = bytes };
+	struct request *rq;
+
+	if (context_map(c)->lost || arena_alloc(&a->arena, bytes, ARENA_HIGH, &arg.start) != 0)
+		return false;
+	rq = again_take(t, &s);
+	if (!rq) {
+		arena_free(&a->arena, arg.start, arg.bytes);
+		return false;
+	}
+	memcpy(a->staging + arg.start, args, bytes);
+	rq->arg = arg;
+	rq->promise = p;
+	rq->sqe.context_id = context_map(c)->context_id;
+	again_wait(t, rq);
+	return true;
 }
 
 int again_commit(struct tier *t, const struct submission *s, struct attachment *from,

@@ -129,6 +129,7 @@ struct tier {
 	struct list contexts GUARDED_BY(lock); /* changed under wire, too */
 	struct list readers GUARDED_BY(lock);
 	struct list puts GUARDED_BY(lock);
+	struct list promises GUARDED_BY(lock);
 	struct list streams GUARDED_BY(lock);
 	struct list objects GUARDED_BY(lock);
 	struct list devices GUARDED_BY(lock);

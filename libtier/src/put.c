@@ -14,6 +14,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
 
@@ -157,7 +158,7 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 			   .klass = ABI_CLASS_DEADLINE,
 			   .flags = p->plan.flags,
 			   .deadline_ns = p->plan.deadline_ns,
-			   .handle = p->plan.reservation },
+			   .handle = promise_now(t, ABI_OP_RESERVE, p->plan.reservation) },
 		.args = { .put = &p->plan.args, .keys = keys, .count = p->count },
 		.owner = REQUEST_WAITER,
 	};

@@ -14,6 +14,7 @@
 
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/put.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
@@ -237,6 +238,7 @@ void again_wait(struct tier *t, struct request *rq)
 
 void again_forget_context(struct tier *t, const struct tier_context *c)
 {
+	promise_forget(t, c);
 	for (uint32_t i = 0; i < t->requests.count; i++) {
 		struct request *rq = &t->requests.entry[i];
 
@@ -475,6 +477,11 @@ static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) 
 		return;
 	}
 	rq->number = a->number;
+	if (rq->promise)
+		promise_answered(t, rq->promise, c);
+	else if (c->res == 0 && !orphan)
+		promise_keep(t, rq, a->staging + rq->arg.start, c->value);
+	rq->promise = NULL;
 	put_free(rq->put);
 	rq->put = NULL;
 	if (rq->arg.bytes > 0)

@@ -33,6 +33,7 @@ enum request_owner {
 	REQUEST_ORPHAN, /* nobody does */
 };
 
+struct promise;
 struct tier_put;
 
 /* A piece of the staging arena of the present attachment. */
@@ -51,6 +52,7 @@ struct request {
 	uint8_t reserved[4];
 	struct abi_sqe sqe; /* as it was asked */
 	struct tier_put *put; /* of a commit; the request's own */
+	struct promise *promise; /* that is asked for again */
 	uint64_t number;      /* of the attachment that brought its completion */
 	struct request_piece arg;
 	struct request_piece data; /* the bytes of a put's commit */

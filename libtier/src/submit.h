@@ -63,6 +63,9 @@ void again_all(struct tier *t, struct attachment *from) REQUIRES(t->lock);
 /* The commit of a put that the former daemon knew, as submit_entry. */
 int again_commit(struct tier *t, const struct submission *s, struct attachment *from,
 			 struct request **out) REQUIRES(t->lock);
+/* A pin or a reservation, in the order of the others. False: it cannot be asked. */
+bool again_promise(struct tier *t, struct tier_context *c, const struct abi_sqe *sqe,
+		   const void *args, uint32_t bytes, struct promise *p) REQUIRES(t->lock);
 /* Put into the ring what waits for room there. */
 void again_push(struct tier *t) REQUIRES(t->lock);
 /* No request speaks of the context any more. */

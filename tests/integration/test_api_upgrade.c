@@ -13,6 +13,7 @@
 #define KEYS 400u
 #define UPGRADES 6u
 #define BATCH 16u
+#define KILLS 10u
 
 static const char *const never_written[] = { "cxl.size=64MiB", "writeback.age=10min", NULL };
 
@@ -221,6 +222,21 @@ static uint64_t handed_over(struct world *w)
 	return blocks;
 }
 
+static uint64_t pinned(struct world *w)
+{
+	json_t *status;
+	uint64_t pins;
+	char *text;
+
+	assert_int_equal(tier_admin(w->t, "status", NULL, &text), 0);
+	status = json_loads(text, 0, NULL);
+	free(text);
+	assert_non_null(json_object_get(status, "pins"));
+	pins = (uint64_t)json_integer_value(json_object_get(status, "pins"));
+	json_decref(status);
+	return pins;
+}
+
 static void test_no_request_fails(void **state)
 {
 	struct world *w = world_begin(never_written);
@@ -242,10 +258,107 @@ static void test_no_request_fails(void **state)
 	daemon_check(&w->d);
 }
 
+/* What a daemon promised, the next one keeps; and what a client had begun it ends. */
+static void test_what_was_begun_goes_on(void **state)
+{
+	struct world *w = world_begin(never_written);
+	struct tier_reserve_options want = { .size = sizeof(want), .expected = 8 };
+	tier_key key[3] = { key_of(1), key_of(2), key_of(3) };
+	struct tier_completion done;
+	struct tier_reserved room;
+	struct tier_found found;
+	uint8_t *data = malloc(BLOCK_BYTES);
+	tier_put *put[2];
+	uint64_t pin;
+
+	*state = w;
+	fill(data, 1);
+	assert_int_equal(tier_put_copy(w->c, key, 1, data, NULL), 1);
+	assert_int_equal(tier_match(w->c, key, 1, &found), 1);
+	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin), 1);
+	assert_int_equal(tier_reserve(w->c, &want, &room), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct tier_put_options o = { .size = sizeof(o), .reservation = room.id };
+
+		fill(data, i + 2);
+		assert_int_equal(tier_put_begin(w->c, &key[i + 1], 1, &o, &put[i]), 0);
+		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
+			memcpy(page < 4 ? tier_put_data(put[i], 0, 0, page / 2, page % 2) :
+					  tier_put_data(put[i], 0, 1, page - 4, 0),
+			       data + page * 4096, 4096);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		upgrade(w);
+		assert_int_equal(handed_over(w), i + 1);
+		assert_int_equal(tier_put_commit(put[i], i), 0);
+		assert_int_equal(tier_wait(w->t, &done, 1, 1, LONG_NS), 1);
+		assert_int_equal(done.result, 0);
+		assert_int_equal(done.value, 1);
+		assert_int_equal(done.user_data, i);
+	}
+	assert_int_equal(tier_match(w->c, key, 3, NULL), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		for (uint32_t page = 0; page < BLOCK_PAGES; page++) {
+			struct tier_lease lease;
+
+			fill(data, i + 1);
+			assert_int_equal(tier_lease_key(w->r, w->c, &key[i], page, 0, &lease), 0);
+			assert_memory_equal(lease.data, data + page * 4096, 4096);
+			tier_release(w->r, &lease);
+		}
+	daemon_check(&w->d);
+	assert_int_equal(pinned(w), 1);
+	assert_int_equal(tier_unpin(w->c, pin), 0);
+	assert_int_equal(pinned(w), 0);
+	assert_int_equal(tier_unpin(w->c, pin), -ENOENT);
+	assert_true(tier_reserve_end(w->c, room.id) >= 0);
+	assert_int_equal(tier_reserve_end(w->c, room.id), -ENOENT);
+	free(data);
+}
+
+/* It ends as any crash: calls fail, nothing hangs, what is durable is there. */
+static void test_killed_in_the_middle(void **state)
+{
+	struct world *w = world_begin(never_written);
+	const struct tier_put_options durable = { .size = sizeof(durable),
+						  .flags = TIER_PUT_DURABLE };
+	uint8_t *data = malloc(BLOCK_BYTES);
+
+	*state = w;
+	for (uint32_t i = 0; i < KILLS; i++) {
+		tier_key key = key_of(i), other = key_of(1000 + i);
+		uint64_t end = time_now_ns() + LONG_NS;
+		int64_t rc;
+
+		fill(data, i);
+		assert_int_equal(tier_put_copy(w->c, &key, 1, data, &durable), 1);
+		upgrade(w);
+		usleep(i * 5000);
+		assert_int_equal(kill(w->d.pid, SIGKILL), 0);
+		daemon_wait(&w->d);
+		rc = tier_put_copy(w->c, &other, 1, data, NULL);
+		assert_int_equal(rc, -ENOTCONN);
+		daemon_start(&w->d, never_written);
+		while (tier_check(w->t) < 0) {
+			assert_true(time_now_ns() < end);
+			usleep(1000);
+		}
+		assert_int_equal(tier_put_copy(w->c, &other, 1, data, NULL), 1);
+		for (uint32_t k = 0; k <= i; k++) {
+			key = key_of(k);
+			assert_int_equal(tier_match(w->c, &key, 1, NULL), 1);
+		}
+		daemon_check(&w->d);
+	}
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_no_request_fails, world_end),
+		cmocka_unit_test_teardown(test_what_was_begun_goes_on, world_end),
+		cmocka_unit_test_teardown(test_killed_in_the_middle, world_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
