@@ -9,6 +9,7 @@
  *   a put: blocks that the former daemon had are handed over, and found; a commit reserves first
  *   unpin, abort, a reservation's end: what they end has ended with the former daemon
  *   pins and reservations that were given: promise.c
+ *   stream: goes on at the layers that its reader has not released
  *   plan: is begun anew by its own call
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -20,6 +21,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/promise.h"
 #include "libtier/src/put.h"
+#include "libtier/src/stream.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
 
@@ -159,7 +161,10 @@ static int again_one(struct tier *t, struct attachment *from, struct request *rq
 	case ABI_OP_PLAN:
 		return rq->sqe.mode == ABI_PLAN_END ? ENDED : -ENOTCONN;
 	case ABI_OP_STREAM:
-		return -ENOTCONN;
+		rc = stream_move(t, rq);
+		if (rc)
+			return rc;
+		break;
 	case ABI_OP_RESERVE:
 		if (rq->sqe.handle)
 			return ENDED;

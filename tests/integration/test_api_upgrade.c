@@ -316,6 +316,97 @@ static void test_what_was_begun_goes_on(void **state)
 	free(data);
 }
 
+#define LAYERS 8u
+#define LAYER 16384u
+#define BLOCKS 24u
+
+/* Blocks of a context with so many layers, in the store and not in memory. */
+static tier_context *store_layers(struct world *w, tier_block block[BLOCKS])
+{
+	const struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = LAYERS,
+					.groups = 1, .page_bytes = LAYER };
+	const struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1,
+						 .part = &part };
+	const struct tier_put_options durable = { .size = sizeof(durable),
+						  .flags = TIER_PUT_DURABLE };
+	uint8_t *data = malloc(BLOCKS * LAYERS * LAYER);
+	struct tier_found found[BLOCKS];
+	tier_key key[BLOCKS];
+	tier_geometry *g;
+	tier_context *c;
+	char *text;
+
+	assert_int_equal(tier_geometry_new(&g, &o), 0);
+	assert_int_equal(tier_context_create(w->t, "long", g, NULL, &c), 0);
+	tier_geometry_free(g);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		key[i] = key_of(i);
+		for (uint32_t k = 0; k < LAYERS; k++)
+			memset(data + (i * LAYERS + k) * LAYER, (int)(i * 31 + k), LAYER);
+	}
+	assert_int_equal(tier_put_copy(c, key, BLOCKS, data, &durable), BLOCKS);
+	free(data);
+	assert_int_equal(tier_match(c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+	assert_int_equal(tier_admin(w->t, "evict", "{\"context\":\"long\",\"tier\":\"cxl\"}",
+				    &text), 0);
+	free(text);
+	return c;
+}
+
+static void read_layer(struct world *w, tier_context *c, const tier_block *block, uint32_t layer)
+{
+	const struct tier_selection all = { .blocks = block, .count = BLOCKS, .page = layer };
+	struct tier_lease lease[BLOCKS];
+
+	assert_int_equal(tier_lease_blocks(w->r, c, &all, lease), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		for (uint32_t k = 0; k < LAYER; k += 509)
+			assert_int_equal(((const uint8_t *)lease[i].data)[k],
+					 (uint8_t)(i * 31 + layer));
+	tier_release_many(w->r, lease, BLOCKS);
+}
+
+/* With two layers of room, so that it is under way each time. */
+static void test_a_stream_goes_on(void **state)
+{
+	struct world *w = world_begin(never_written);
+	const struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL,
+					       .window_bytes = 2 * BLOCKS * LAYER };
+	struct tier_stream_progress p = { .size = sizeof(p) };
+	tier_block block[BLOCKS];
+	tier_context *c;
+	tier_stream *s;
+
+	*state = w;
+	c = store_layers(w, block);
+	assert_int_equal(tier_stream_open(c, block, BLOCKS, &o, &s), 0);
+	for (uint32_t layer = 0; layer < LAYERS; layer++) {
+		assert_int_equal(tier_stream_wait(s, layer, 0), BLOCKS);
+		read_layer(w, c, block, layer);
+		tier_stream_release(s, layer + 1);
+		if (layer % 3 != 1)
+			continue;
+		if (layer == 1) {
+			assert_int_equal(tier_stream_look(s, &p), 0);
+			assert_int_equal(p.ended, 0);
+		}
+		upgrade(w);
+		(void)handed_over(w); /* few blocks, or none: what was released has gone */
+	}
+	for (uint64_t end = time_now_ns() + LONG_NS; !p.ended; usleep(1000)) {
+		assert_int_equal(tier_stream_look(s, &p), 0);
+		assert_true(time_now_ns() < end);
+	}
+	assert_int_equal(p.result, 0);
+	assert_int_equal(p.status, TIER_READY);
+	assert_int_equal(p.ready, LAYERS);
+	assert_int_equal(p.whole, BLOCKS);
+	tier_stream_close(s);
+	daemon_check(&w->d);
+}
+
 /* It ends as any crash: calls fail, nothing hangs, what is durable is there. */
 static void test_killed_in_the_middle(void **state)
 {
@@ -358,6 +449,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_no_request_fails, world_end),
 		cmocka_unit_test_teardown(test_what_was_begun_goes_on, world_end),
+		cmocka_unit_test_teardown(test_a_stream_goes_on, world_end),
 		cmocka_unit_test_teardown(test_killed_in_the_middle, world_end),
 	};
 
