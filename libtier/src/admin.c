@@ -55,7 +55,8 @@ static int ask(struct tier *t, struct wire_admin *question, size_t bytes, struct
 		message_drop(t->message);
 		if (rc || !more)
 			break;
-		rc = socket_receive(&connection_attachment(t)->socket, t->message, WIRE_TEXT, deadline_ns);
+		rc = socket_receive(&connection_attachment(t)->socket, t->message, WIRE_TEXT,
+				    deadline_ns);
 	}
 	return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * What the daemon had not answered when it handed over, asked again of the next one: in the order in
- * which it was asked, with the arguments and bytes moved to the staging arena of that attachment.
+ * What the daemon had not answered when it handed over, asked again of the next one: in the order
+ * in which it was asked, with the arguments and bytes moved to the staging arena of that attachment.
  * What was answered is not here, since a daemon's last answers are taken before (attach_fail). All
  * operations bear it:
  *

@@ -214,9 +214,10 @@ static bool flags_known(uint32_t flags)
 	return false;
 }
 
-/* *over: it is no answer, since the daemon hands over. */
+#define LEASE_OVER 1 /* the lease's error is no answer, since the daemon hands over */
+
 static inline int lease_page(tier_reader *r, tier_context *c, const struct tier_page *page,
-			     uint32_t flags, struct tier_lease *lease, bool *over)
+			     uint32_t flags, struct tier_lease *lease)
 {
 	const struct map *m;
 	struct target at;
@@ -231,7 +232,7 @@ static inline int lease_page(tier_reader *r, tier_context *c, const struct tier_
 	}
 	rc = find_target(m, page->block, page->page, &at);
 	rc = likely(rc == 0) ? lease_target(r, m, &at, flags, lease) : refuse(r, rc, lease);
-	*over = unlikely(rc) && reader_is_over(r);
+	rc = unlikely(rc) && reader_is_over(r) ? LEASE_OVER : rc;
 	reader_leave(r);
 	return rc;
 }
@@ -240,16 +241,15 @@ int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t 
 		    uint32_t flags, struct tier_lease *lease)
 {
 	const struct tier_page at = { .block = block, .page = page };
-	bool over = false;
-	int rc = lease_page(r, c, &at, flags, lease, &over);
+	int rc = lease_page(r, c, &at, flags, lease);
 
-	if (unlikely(over) && reader_next(r))
-		rc = lease_page(r, c, &at, flags, lease, &over);
-	return rc;
+	if (unlikely(rc == LEASE_OVER) && reader_next(r))
+		rc = lease_page(r, c, &at, flags, lease);
+	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
 }
 
 static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
-			    uint32_t flags, struct tier_lease *lease, bool *over)
+			    uint32_t flags, struct tier_lease *lease)
 {
 	struct index_found found;
 	const struct map *m;
@@ -271,7 +271,7 @@ static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key
 	} else {
 		rc = refuse(r, page < m->pages_per_block ? -ENOENT : -EINVAL, lease);
 	}
-	*over = unlikely(rc) && reader_is_over(r);
+	rc = unlikely(rc) && reader_is_over(r) ? LEASE_OVER : rc;
 	reader_leave(r);
 	return rc;
 }
@@ -279,12 +279,11 @@ static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key
 int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
 		   uint32_t flags, struct tier_lease *lease)
 {
-	bool over = false;
-	int rc = lease_key(r, c, key, page, flags, lease, &over);
+	int rc = lease_key(r, c, key, page, flags, lease);
 
-	if (unlikely(over) && reader_next(r))
-		rc = lease_key(r, c, key, page, flags, lease, &over);
-	return rc;
+	if (unlikely(rc == LEASE_OVER) && reader_next(r))
+		rc = lease_key(r, c, key, page, flags, lease);
+	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

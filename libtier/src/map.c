@@ -139,7 +139,7 @@ static int check_geometry(struct map *m, uint32_t pages_per_block)
 	return 0;
 }
 
-/* Different for each life of an index (abi/index.h) and each context ever, and the same in every process. */
+/* Different for each life of an index and each context ever, and the same in every process. */
 static uint32_t salt_of(uint64_t life, uint64_t uid)
 {
 	uint64_t x = life ^ uid * 0x9e3779b97f4a7c15ull;

@@ -1,7 +1,7 @@
 /*
- * Pins and reservations are promises of a daemon to a client. They are kept here, as they were asked
- * for, until they end: of a daemon that takes over they are asked again before anything else, and
- * the number that the caller knows stands for the one that this daemon gave.
+ * Pins and reservations are promises of a daemon to a client. They are kept here, as they were
+ * asked for, until they end: of a daemon that takes over they are asked again before anything else,
+ * and the number that the caller knows stands for the one that this daemon gave.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -13,7 +13,7 @@
 void promise_keep(struct tier *t, const struct request *rq, const void *args, uint64_t id)
 	REQUIRES(t->lock);
 
-/* The present daemon's number for it: 0 = it gave none, so far. One that is not kept is what it is. */
+/* The present daemon's number for it: 0 = it gave none, so far. One that is not kept stays. */
 uint64_t promise_now(struct tier *t, uint8_t op, uint64_t id) REQUIRES(t->lock);
 
 /* The caller ends it. Returns what the daemon is to be told: 0 = nothing. */

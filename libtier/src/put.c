@@ -172,7 +172,7 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 		rc = submit_wait(t, rq, submit_until(p->plan.deadline_ns, SUBMIT_DEFAULT_NS),
 				 &completion);
 	if (rc == 0)
-		p->number = rq->number; /* its entry is free, but nobody's before the lock is */
+		p->number = rq->number; /* free, but nobody's before the lock is given up */
 	if (rc == 0)
 		rc = submit_explain("put", &completion);
 	if (rc)
@@ -372,8 +372,8 @@ static void tell_abort(struct tier *t, struct tier_put *p) REQUIRES(t->lock)
 	};
 	uint64_t until = time_now_ns() + ABORT_NS;
 
-	while (p->number == connection_attachment(t)->number && submit_entry(t, &s, NULL) == -EAGAIN &&
-	       time_now_ns() < until) {
+	while (p->number == connection_attachment(t)->number &&
+	       submit_entry(t, &s, NULL) == -EAGAIN && time_now_ns() < until) {
 		wait_step(t, time_now_ns() + NS_PER_MS);
 		submit_collect(t);
 	}

@@ -516,6 +516,8 @@ static void cancel(struct tier_stream *s)
 
 void tier_stream_close(tier_stream *s)
 {
+	struct abi_stream *line;
+
 	if (!s || connection_orphaned(s->t->alive))
 		return;
 	cancel(s);
@@ -523,8 +525,9 @@ void tier_stream_close(tier_stream *s)
 	submit_collect(s->t);
 	s->unanswered = s->rq->state != REQUEST_DONE;
 	submit_forget(s->t, s->rq);
-	atomic_store_release_u64(&line_of(s)->released,
-				 atomic_load_relaxed_u64(&line_of(s)->released) | ABI_STREAM_CLOSED);
+	line = line_of(s);
+	atomic_store_release_u64(&line->released,
+				 atomic_load_relaxed_u64(&line->released) | ABI_STREAM_CLOSED);
 	submit_doorbell(home_of(s));
 	list_remove(&s->link);
 	atomic_store_release_u64(&home_of(s)->stream_word[s->number], 0);

@@ -57,8 +57,8 @@ void submit_answers(struct tier *t, struct attachment *a) REQUIRES(t->lock);
 /* Every request under way ends with this error. */
 void request_fail_all(struct tier *t, int error) REQUIRES(t->lock);
 
-/* again.c: the daemon of `from` has handed over; what it did not answer is asked of the present one,
- * in the same order. */
+/* again.c: the daemon of `from` has handed over; what it did not answer is asked of the present
+ * one, in the same order. */
 void again_all(struct tier *t, struct attachment *from) REQUIRES(t->lock);
 /* The commit of a put that the former daemon knew, as submit_entry. */
 int again_commit(struct tier *t, const struct submission *s, struct attachment *from,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Slots as a former daemon gave them; former.h says what for. Its index is only read. */
 #include "tierd/core/unit/former.h"
 
 #include <assert.h>
