@@ -80,8 +80,8 @@ struct abi_index_header {
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* size of the context's memfd in each memory tier */
 	uint8_t fingerprint[32];
 	uint64_t event_offset; /* 0: a daemon that writes no events */
-	/* References to blocks are good as long as it stays; 0 = boot_token. A daemon that takes over
-	 * keeps it, and with it slots and generations (abi/handover.h Y4). */
+	/* References to blocks are good as long as it stays; 0 = boot_token. A daemon that takes
+	 * over keeps it, and with it slots and generations (abi/handover.h Y4). */
 	uint64_t life;
 	uint8_t reserved0[4096 - 160 - 64];
 	/* Written while clients read; a line of its own. */

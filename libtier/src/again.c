@@ -1,7 +1,7 @@
 /*
  * What the daemon had not answered when it handed over, asked again of the next one: in the order
- * in which it was asked, with the arguments and bytes moved to the staging arena of that attachment.
- * What was answered is not here, since a daemon's last answers are taken before (attach_fail). All
+ * in which it was asked, with arguments and bytes moved to that attachment's staging arena. What
+ * was answered is not here, since a daemon's last answers are taken before (attach_fail). All
  * operations bear it:
  *
  *   fetch, prefetch, migrate, delete, pin, drain, cancel, turns of a conversation: as they are; the

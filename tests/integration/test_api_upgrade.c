@@ -42,7 +42,8 @@ static const char *const call_name[] = { "put", "match", "fetch", "lease", "fetc
 
 struct busy {
 	struct world *w;
-	tier *t; /* its own connection */
+	tier *t;
+	bool shares; /* ... which is another one's, who alone takes completions */
 	tier_context *c;
 	tier_reader *r;
 	uint32_t first; /* its keys */
@@ -136,7 +137,8 @@ static void one_round(struct busy *b, uint32_t n, uint8_t *data)
 	from = time_now_ns();
 	judge(b, CALL_FETCH, from, tier_fetch(b->c, &block, 1, NULL), 1);
 	read_one(b, n, block);
-	start_some(b, block);
+	if (!b->shares)
+		start_some(b, block);
 	keep_one(b, block);
 	if (n % 16 == 0)
 		open_one(b);
@@ -159,9 +161,11 @@ static void *busy_run(void *arg)
 	return NULL;
 }
 
-static void busy_begin(struct busy *b, struct world *w, uint32_t first)
+/* t: NULL = a connection of its own. */
+static void busy_begin(struct busy *b, struct world *w, uint32_t first, tier *t)
 {
-	*b = (struct busy){ .w = w, .first = first, .t = world_connect(&w->d) };
+	*b = (struct busy){ .w = w, .first = first, .shares = t,
+			    .t = t ? t : world_connect(&w->d) };
 	assert_int_equal(tier_context_open(b->t, "kv", NULL, &b->c), 0);
 	assert_int_equal(tier_reader_open(b->t, &b->r), 0);
 	assert_int_equal(pthread_create(&b->thread, NULL, busy_run, b), 0);
@@ -189,7 +193,8 @@ static void busy_end(struct busy *b)
 	assert_int_equal(b->bytes, 0);
 	for (uint32_t i = 0; i < CALL_COUNT; i++)
 		assert_int_equal(b->wrong[i], 0);
-	tier_close(b->t);
+	if (!b->shares)
+		tier_close(b->t);
 }
 
 /* ---- the operator --------------------------------------------------------------------------- */
@@ -240,21 +245,22 @@ static uint64_t pinned(struct world *w)
 static void test_no_request_fails(void **state)
 {
 	struct world *w = world_begin(never_written);
-	struct busy busy[2];
+	struct busy busy[3];
 
 	*state = w;
-	busy_begin(&busy[0], w, 0);
-	busy_begin(&busy[1], w, KEYS);
+	busy_begin(&busy[0], w, 0, NULL);
+	busy_begin(&busy[1], w, KEYS, NULL);
+	busy_begin(&busy[2], w, 2 * KEYS, busy[1].t);
 	for (uint32_t i = 0; i < UPGRADES; i++) {
-		busy_await(&busy[0]);
-		busy_await(&busy[1]);
+		for (uint32_t k = 0; k < 3; k++)
+			busy_await(&busy[k]);
 		upgrade(w);
 		assert_true(handed_over(w) > 0);
 	}
-	busy_await(&busy[0]);
-	busy_await(&busy[1]);
-	busy_end(&busy[0]);
-	busy_end(&busy[1]);
+	for (uint32_t k = 0; k < 3; k++)
+		busy_await(&busy[k]);
+	for (uint32_t k = 3; k-- > 0;)
+		busy_end(&busy[k]);
 	daemon_check(&w->d);
 }
 
