@@ -413,6 +413,30 @@ static void test_a_stream_goes_on(void **state)
 	daemon_check(&w->d);
 }
 
+#define MANY 3000u /* more than one event looks at */
+
+/* Recovery drops more blocks, with what is bound to them, than one event would. */
+static void test_many_deletions_come_back(void **state)
+{
+	static const char *const large[] = { "cxl.size=96MiB", "nvme.size=256MiB", NULL };
+	struct world *w = world_begin(large);
+	tier_key *key = calloc(MANY, sizeof(*key));
+	uint8_t *data = calloc(MANY, BLOCK_BYTES);
+
+	*state = w;
+	for (uint32_t i = 0; i < MANY; i++)
+		key[i] = key_of(i);
+	assert_int_equal(tier_put_copy(w->c, key, MANY, data, NULL), MANY);
+	free(data);
+	assert_int_equal(tier_drain(w->t), 0);
+	assert_int_equal(tier_delete(w->c, key, MANY), MANY);
+	upgrade(w);
+	assert_int_equal(handed_over(w), 0);
+	assert_int_equal(tier_match(w->c, key, MANY, NULL), 0);
+	free(key);
+	daemon_check(&w->d);
+}
+
 /* It ends as any crash: calls fail, nothing hangs, what is durable is there. */
 static void test_killed_in_the_middle(void **state)
 {
@@ -456,6 +480,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_no_request_fails, world_end),
 		cmocka_unit_test_teardown(test_what_was_begun_goes_on, world_end),
 		cmocka_unit_test_teardown(test_a_stream_goes_on, world_end),
+		cmocka_unit_test_teardown(test_many_deletions_come_back, world_end),
 		cmocka_unit_test_teardown(test_killed_in_the_middle, world_end),
 	};
 
