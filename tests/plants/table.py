@@ -153,7 +153,7 @@ bug("wish-behind-the-last-look", LIBRARY + "wait.c",
     "submit_collect(t);\n"
     "\tif (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));",
     "test_libtier_wait")
-bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
+bug("gap-in-the-first-block-only", CORE + "op/put_commit.c",
     "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")
 bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
     "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
