@@ -11,9 +11,7 @@ mkdir -p "$LAB"
 . bench/hosts/lab.sh
 trap lab_end EXIT
 
-read -r a b c <<<"$(python3 -c 'import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-print(*(s.getsockname()[1] for s in held))')"
+read -r a b c <<<"$(free_ports 3)"
 address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 bench/hosts/certs "$LAB/certs" A B C
 net() {

@@ -103,7 +103,7 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 static void part_all(struct core *c)
 {
 	while (c->dropped.parents_leaving.count) {
-		meter_begin(&c->meter); /* nobody is served yet: each step has its share */
+		meter_begin(&c->meter); /* there is no event: as often as it takes */
 		prefix_step(c);
 	}
 }
