@@ -418,7 +418,7 @@ static void test_a_stream_goes_on(void **state)
 /* Recovery drops more blocks, with what is bound to them, than one event would. */
 static void test_many_deletions_come_back(void **state)
 {
-	static const char *const large[] = { "cxl.size=96MiB", "nvme.size=256MiB", NULL };
+	static const char *const large[] = { "cxl.size=192MiB", "nvme.size=256MiB", NULL };
 	struct world *w = world_begin(large);
 	tier_key *key = calloc(MANY, sizeof(*key));
 	uint8_t *data = calloc(MANY, BLOCK_BYTES);
