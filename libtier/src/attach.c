@@ -264,11 +264,8 @@ static void exchange(struct tier *t, struct attachment *a) EXCLUDES(t->lock)
 int attach_first(struct tier *t)
 {
 	struct attachment *a;
-	uint64_t deadline_ns = time_now_ns() + CONNECTION_CONNECT_NS;
-	int rc = attachment_open(t, deadline_ns, &a);
+	int rc = attachment_open(t, time_now_ns() + CONNECTION_CONNECT_NS, &a);
 
-	if (rc == -ENOTCONN) /* it ended at this moment, and another one follows, maybe */
-		rc = attachment_open(t, deadline_ns, &a);
 	if (rc)
 		return rc;
 	exchange(t, a);

@@ -101,7 +101,7 @@ static inline bool reader_is_over(const struct tier_reader *r)
 {
 	const struct attachment *a = connection_attachment(r->t);
 
-	return a->number != r->number || ring_handed_over(&a->ring);
+	return a->number != r->number || (a->ring.shared && ring_handed_over(&a->ring));
 }
 
 /* After the end: follow to the next daemon. False: there is none, and what was said stands. */

@@ -397,17 +397,24 @@ void front_close(struct front *f)
 	free(f);
 }
 
-void front_unlisten(struct front *f)
+static void empty_lobby(struct front *f)
 {
-	f->closing = true;
-	listen_stop(f);
-	for (uint32_t i = 0; i < f->slots; i++)
+	for (uint32_t i = f->config.clients_max; i < f->slots; i++)
 		if (f->connection[i].state == CONNECTION_GREETING)
 			connection_free(f, &f->connection[i]);
 }
 
+void front_unlisten(struct front *f)
+{
+	f->closing = true;
+	listen_stop(f);
+	empty_lobby(f);
+}
+
 bool front_answered(const struct front *f)
 {
+	if (f->greeting)
+		return false;
 	for (uint32_t i = 0; i < f->config.clients_max; i++) {
 		const struct connection *s = &f->connection[i];
 
@@ -430,6 +437,7 @@ void front_end(struct front *f, struct turn *t, uint32_t client, int error, cons
 
 void front_end_all(struct front *f, struct turn *t, int error)
 {
+	empty_lobby(f); /* one that came later would not see the end */
 	for (uint32_t i = 0; i < f->config.clients_max; i++)
 		if (f->connection[i].state == CONNECTION_OPEN)
 			gone(f, t, &f->connection[i], error);
