@@ -392,8 +392,9 @@ int attach_ensure(struct tier *t)
 
 	if (is_alive(t))
 		return 0;
-	if (!wire_take(t))
-		return error_note(-ENOTCONN, "the daemon is away; another thread is re-attaching");
+	if (!wire_take(t)) /* whoever has it may have attached since we looked */
+		return is_alive(t) ? 0 : error_note(-ENOTCONN, "the daemon is away; another thread "
+							       "is re-attaching");
 	rc = attach_ensure_wired(t);
 	lock_release(&t->wire);
 	return rc;

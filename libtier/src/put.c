@@ -166,7 +166,6 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 	struct request *rq;
 	int rc;
 
-	submit_collect(t);
 	rc = submit_entry(t, &s, &rq);
 	if (rc == 0)
 		rc = submit_wait(t, rq, submit_until(p->plan.deadline_ns, SUBMIT_DEFAULT_NS),

@@ -269,9 +269,11 @@ int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 				   .deadline_ns = o.deadline_ns };
 	list_init(&s->link);
 	LOCK_SCOPE(&s->t->lock);
-	submit_collect(s->t);
-	wait_handover(s->t);
-	rc = submit_stream(s, blocks, &o);
+	do {
+		submit_collect(s->t);
+		wait_handover(s->t);
+		rc = submit_stream(s, blocks, &o);
+	} while (rc == -ENOTCONN && s->t->handover_ns);
 	if (rc)
 		free(s);
 	else

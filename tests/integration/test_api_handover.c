@@ -413,9 +413,13 @@ static void *put_on(void *arg)
 
 	for (uint32_t i = 0; !atomic_load(&p->stop); i++) {
 		tier_key key = key_of(5000 + i % 100);
+		int64_t rc;
 
 		fill(data, 5000 + i % 100);
-		p->failed += tier_put_copy(p->w->c, &key, 1, data, NULL) != 1;
+		rc = tier_put_copy(p->w->c, &key, 1, data, NULL);
+		if (rc != 1)
+			print_message("# put %u: %lld, %s\n", i, (long long)rc, tier_error_text());
+		p->failed += rc != 1;
 		atomic_fetch_add(&p->done, 1);
 	}
 	free(data);

@@ -577,7 +577,7 @@ static void test_closing_takes_nothing_more(void **state)
 	turn(0);
 }
 
-/* Who was accepted is welcomed, so as to learn that another daemon comes; who says nothing is not. */
+/* Who was accepted is welcomed, so as to learn that another daemon comes; not who says nothing. */
 static void test_handing_over_tells_who_was_accepted(void **state)
 {
 	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO, sizeof(hello),
