@@ -273,3 +273,5 @@ bug("failed-read-removes", OBJECT + "object.c",
 bug("epoch-heard-of-at-the-next-question", OBJECT + "ask.c",
     "if (a)\n\t\traise_epoch(o, a, epoch);",
     "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
+bug("contexts-that-are-gone-stay-counted", OBJECT + "turn.c",
+    "object_account_done(&o->table, a);", "", CLIENTS)
