@@ -308,7 +308,7 @@ struct world {
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
 	/* at the last look at write-back */
-	uint64_t run_events, run_lsn[WORLD_DRIVES][2]; /* then; of its runs, 0 = none */
+	uint64_t run_events, run_lsn[WORLD_DRIVES][9]; /* then; of its runs, 0 = none */
 	bool queued[WORLD_SLOTS];
 
 	/* device.c */

@@ -159,7 +159,7 @@ static inline void sync_want(struct drive *dv)
 static inline bool drives_write(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[kind].phase != RUN_FREE)
+		if (drive_writes(c->drive[i], kind))
 			return true;
 	return false;
 }
