@@ -102,8 +102,10 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 /* What stood behind what was dropped goes too, or stands alone: slots are free at once. */
 static void part_all(struct core *c)
 {
-	while (c->dropped.parents_leaving.count)
+	while (c->dropped.parents_leaving.count) {
+		meter_begin(&c->meter); /* there is no event: as often as it takes */
 		prefix_step(c);
+	}
 }
 
 /* A cached block makes way, and what is bound to it. */
