@@ -58,6 +58,7 @@ int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
 int bench_peers(struct bench *b);
 int bench_peers_flash(struct bench *b);
+int bench_peers_restart(struct bench *b);
 int bench_hosts(struct bench *b);
 int bench_homes(struct bench *b);
 int bench_fleet(struct bench *b);

@@ -62,6 +62,8 @@ static const struct bench_workload workloads[] = {
 	  bench_peers },
 	{ "peers-flash", "twice what memory holds: extstore, LMCache's disk, files by O_DIRECT",
 	  bench_peers_flash },
+	{ "peers-restart", "until the first hit after a restart: Redis' file, extstore, LMCache's disk",
+	  bench_peers_restart },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"

@@ -262,23 +262,30 @@ static uint64_t bytes_needed(const struct pool_spec *spec)
 	return all + all / 16 + (256u << 20);
 }
 
-int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec)
+static int start(struct pool *p)
 {
-	struct service_options options = {
-		.tierd = b->tierd,
+	const struct pool_spec *spec = &p->spec;
+	const struct service_options options = {
+		.tierd = p->bench->tierd,
+		.dir = p->dir,
 		.hbm_bytes = spec->hbm_bytes,
 		.cxl_bytes = spec->cxl_bytes ? spec->cxl_bytes : bytes_needed(spec),
 		.nvme_bytes = spec->nvme_bytes,
 		.set = spec->set,
 	};
+
+	return service_start(&p->service, &options, NULL);
+}
+
+int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec)
+{
 	int error;
 
 	*p = (struct pool){ .bench = b, .spec = *spec };
 	error = service_dir_make(&p->dir, b->dir);
 	if (error)
 		return error;
-	options.dir = p->dir;
-	error = service_start(&p->service, &options, NULL);
+	error = start(p);
 	if (!error)
 		error = connect_to(p);
 	if (!error)
@@ -298,12 +305,10 @@ int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec)
 	return error;
 }
 
-int pool_attach(struct pool *p, const struct pool *from)
+static int attach(struct pool *p)
 {
-	int error;
+	int error = connect_to(p);
 
-	*p = (struct pool){ .bench = from->bench, .spec = from->spec, .service = from->service };
-	error = connect_to(p);
 	if (!error)
 		error = tier_context_open(p->t, p->spec.name, NULL, &p->c);
 	if (!error)
@@ -313,6 +318,23 @@ int pool_attach(struct pool *p, const struct pool *from)
 	if (error)
 		pool_detach(p);
 	return error;
+}
+
+int pool_attach(struct pool *p, const struct pool *from)
+{
+	*p = (struct pool){ .bench = from->bench, .spec = from->spec, .service = from->service };
+	return attach(p);
+}
+
+int pool_restart(struct pool *p)
+{
+	int error;
+
+	pool_detach(p);
+	error = service_stop(&p->service);
+	if (!error)
+		error = start(p);
+	return error ? error : attach(p);
 }
 
 void pool_detach(struct pool *p)

@@ -51,6 +51,9 @@ struct pool {
 int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec);
 void pool_close(struct pool *p);
 
+/* The daemon ends, with what is dirty written, and another begins over its store. */
+int pool_restart(struct pool *p);
+
 /* Another connection of this process or a child to the pool's daemon and context, with blocks. */
 int pool_attach(struct pool *p, const struct pool *from);
 void pool_detach(struct pool *p);

@@ -2,13 +2,16 @@
 /*
  * What it costs to ask: the round trip of a request that needs no work (a fetch of a page that is
  * there) with the daemon awake, beside two processes that pass a word to and fro; what a trace
- * adds to it; and what an idle daemon costs.
+ * adds to it; the same with both asleep, beside two that wake each other by a futex; and what an
+ * idle daemon costs.
  */
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +22,8 @@
 #define TRIPS 20000u
 #define TRIP_NS_MAX (5 * NS_PER_S)
 #define IDLE_NS (500 * NS_PER_MS)
+#define WAKES 200u
+#define ASLEEP_NS (4 * NS_PER_MS) /* after so long without work both sides sleep */
 
 /* The median round trip of so many, in ns; < 0 = errno. */
 static double ring_trips(struct bench *b, struct pool *p, struct hist *h)
@@ -108,6 +113,138 @@ static double word_round(struct bench *b, struct hist *h)
 	}
 	munmap(w, 4096);
 	return out;
+}
+
+/* ---- asleep -------------------------------------------------------------------------------- */
+
+static long futex(uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+}
+
+/* Until it is no longer `value`. */
+static uint32_t futex_wait(uint32_t *word, uint32_t value)
+{
+	uint32_t now;
+
+	while ((now = atomic_load_acquire_u32(word)) == value)
+		futex(word, FUTEX_WAIT, value);
+	return now;
+}
+
+static void futex_set(uint32_t *word, uint32_t value)
+{
+	atomic_store_release_u32(word, value);
+	futex(word, FUTEX_WAKE, 1);
+}
+
+/* word[0]: what is asked, word[1]: the answer; 0 ends it. */
+static int futex_echo(uint32_t *word)
+{
+	uint32_t last = 0;
+
+	while ((last = futex_wait(&word[0], last)))
+		futex_set(&word[1], last);
+	return 0;
+}
+
+static void futex_wakes(uint32_t *word, struct hist *h)
+{
+	const struct timespec pause = time_to_timespec(ASLEEP_NS);
+
+	for (uint32_t i = 1; i <= WAKES; i++) {
+		uint64_t from;
+
+		nanosleep(&pause, NULL);
+		from = time_now_ns();
+		futex_set(&word[0], i);
+		futex_wait(&word[1], i - 1);
+		hist_record(h, time_now_ns() - from);
+	}
+}
+
+static int futex_round(struct hist *h)
+{
+	uint32_t *word =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int error = 0;
+	pid_t pid;
+
+	if (word == MAP_FAILED)
+		return -errno;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(futex_echo(word));
+	}
+	if (pid > 0) {
+		futex_wakes(word, h);
+		futex_set(&word[0], 0);
+		waitpid(pid, NULL, 0);
+	} else {
+		error = -errno;
+	}
+	munmap(word, 4096);
+	return error;
+}
+
+static int ring_wakes(struct pool *p, struct hist *h)
+{
+	const struct tier_page page = { .block = p->block[0], .page = 0 };
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 1 };
+	const struct timespec pause = time_to_timespec(ASLEEP_NS);
+
+	for (uint32_t i = 0; i < WAKES; i++) {
+		struct tier_completion got;
+		uint64_t from;
+		int n;
+
+		nanosleep(&pause, NULL);
+		from = time_now_ns();
+		n = tier_fetch_pages_start(p->c, &page, 1, &ask);
+		if (!n)
+			n = tier_wait(p->t, &got, 1, 1, TRIP_NS_MAX);
+		hist_record(h, time_now_ns() - from);
+		if (n != 1 || got.result || got.value != 1)
+			return n < 0 ? n : -EBADMSG;
+	}
+	return 0;
+}
+
+/* What sleepers cost each other, the daemon's work included. */
+static int wakes(struct bench *b, struct pool *p, struct hist *h)
+{
+	static const struct {
+		double quantile;
+		struct bench_figure figure;
+	} rows[] = {
+#define ROW(q, text) \
+	{ q, { "ring", "round trip, both asleep, " text, "us", \
+	       "two processes that wake each other by a futex", { BENCH_RATIO_AT_MOST, 1.2 } } }
+		ROW(0.5, "p50"),
+		ROW(0.99, "p99"),
+#undef ROW
+	};
+	struct sample ours[2] = { 0 }, theirs[2] = { 0 };
+	int error = 0;
+
+	for (uint32_t round = 0; round < b->rounds && !error; round++) {
+		hist_init(h);
+		error = ring_wakes(p, h);
+		for (uint32_t i = 0; i < 2; i++)
+			sample_add(&ours[i], (double)hist_quantile(h, rows[i].quantile) / 1e3);
+		hist_init(h);
+		if (!error)
+			error = futex_round(h);
+		for (uint32_t i = 0; i < 2; i++)
+			sample_add(&theirs[i], (double)hist_quantile(h, rows[i].quantile) / 1e3);
+	}
+	if (error)
+		return bench_failed("ring: asleep", error);
+	for (uint32_t i = 0; i < 2 && !error; i++)
+		error = bench_judge(b->results, &rows[i].figure, &ours[i], &theirs[i]);
+	return error;
 }
 
 /* ---- idle ---------------------------------------------------------------------------------- */
@@ -231,6 +368,8 @@ int bench_ring(struct bench *b)
 		error = trips(b, &p, h);
 		if (!error)
 			error = traced(b, &p, h);
+		if (!error)
+			error = wakes(b, &p, h);
 		if (!error)
 			error = idle(b, &p);
 		if (!error)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Twice as many blocks as memory holds, the rest on flash: tier, memcached with extstore, and files
- * read with O_DIRECT. Each in turn stores the set, reads it in the order in which it was stored (to
- * any LRU the worst), then serves a mix of 70 % gets and 30 % blocks deleted and stored anew. Bytes
- * of each get are verified. What a peer has lost is no error: its share is told.
+ * What is on flash, beside those who keep blocks there. Bytes of each get are verified. What a peer
+ * has lost is no error: its share is told.
+ *
+ * peers-flash: twice as many blocks as memory holds. Each in turn stores the set, reads it in the
+ * order in which it was stored (to any LRU the worst), then serves a mix of 70 % gets and 30 %
+ * blocks deleted and stored anew.
+ * peers-restart: memory for all. Each stores the set, ends as its manual says, begins again over
+ * what it left, and is read: one request, then all others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,24 +20,40 @@
 #include "bench/peers/peer.h"
 #include "bench/trace/gen.h"
 
-#define WORKLOAD "peers-flash"
 #define SET_BYTES (256u << 20)
 #define BLOCK_BYTES (1u << 20)
 #define BLOCKS (SET_BYTES / BLOCK_BYTES)
 #define RUN_BLOCKS 8u
 #define RUNS (BLOCKS / RUN_BLOCKS)
 #define MIX 48u /* requests */
-#define PEERS (sizeof(peers) / sizeof(peers[0]))
-
-static const struct peer_ops *const peers[] = { &peer_tier, &peer_memcached, &peer_direct,
-					      &peer_lmcache_disk };
+#define PEERS 4u
 
 enum figure { PUT, GET, MIXED, CPU, MEMORY, FIGURES };
+enum { FIRST, ALL, RESTART_FIGURES };
 
-static const struct {
+struct contest;
+
+struct figure_of {
 	const char *name, *unit;
 	enum bench_goal_kind goal;
-} figures[FIGURES] = {
+};
+
+struct kind {
+	const char *workload;
+	const struct peer_ops *peers[PEERS]; /* the first is ours */
+	const struct figure_of *figures;
+	uint32_t figure_count;
+	uint64_t memory_bytes;
+	int (*measure)(struct contest *c, struct peer *p, struct sample *s);
+	const char *empty; /* why a figure of a peer may have no sample */
+};
+
+static const struct figure_of restart_figures[RESTART_FIGURES] = {
+	[FIRST] = { "first 8 MiB read after a restart", "ms", BENCH_RATIO_AT_MOST },
+	[ALL] = { "256 MiB read after a restart", "ms", BENCH_RATIO_AT_MOST },
+};
+
+static const struct figure_of flash_figures[FIGURES] = {
 	[PUT] = { "put, ours durable", "GB/s", BENCH_RATIO_AT_LEAST },
 	[GET] = { "get in order", "GB/s", BENCH_RATIO_AT_LEAST },
 	[MIXED] = { "70 % gets, 30 % puts, ours durable", "GB/s", BENCH_RATIO_AT_LEAST },
@@ -43,6 +63,7 @@ static const struct {
 
 struct contest {
 	struct bench *bench;
+	const struct kind *kind;
 	int memory_fd;
 	uint8_t *memory; /* the set, then what one request reads */
 	uint64_t random, gets, misses, moved;
@@ -170,39 +191,106 @@ static int measure(struct contest *c, struct peer *p, struct sample *s)
 	return error;
 }
 
+static int restart(struct peer *p, uint64_t *began_ns)
+{
+	if (p->ops->restart)
+		return p->ops->restart(p, began_ns);
+	p->ops->close(p);
+	*began_ns = time_now_ns();
+	return p->ops->open(p);
+}
+
+/* Who comes back without a block has no figure. */
+static int measure_restart(struct contest *c, struct peer *p, struct sample *s)
+{
+	uint32_t first = bench_random_below(&c->random, RUNS);
+	uint64_t began = 0, unused = 0;
+	int error = 0;
+
+	for (uint32_t run = 0; run < RUNS && !error; run++)
+		error = put(c, p, run, &unused);
+	if (!error)
+		error = restart(p, &began);
+	if (!error)
+		error = get(c, p, first, &unused);
+	if (!error && !c->misses)
+		sample_add(&s[FIRST], (double)(time_now_ns() - began) / NS_PER_MS);
+	for (uint32_t run = 0; run < RUNS && !error; run++)
+		if (run != first)
+			error = get(c, p, run, &unused);
+	if (!error && !c->misses)
+		sample_add(&s[ALL], (double)(time_now_ns() - began) / NS_PER_MS);
+	return error;
+}
+
+static const struct kind flash = {
+	.workload = "peers-flash",
+	.peers = { &peer_tier, &peer_memcached, &peer_direct, &peer_lmcache_disk },
+	.figures = flash_figures,
+	.figure_count = FIGURES,
+	.memory_bytes = SET_BYTES / 2,
+	.measure = measure,
+};
+
+static const struct kind restarts = {
+	.workload = "peers-restart",
+	.peers = { &peer_tier, &peer_redis, &peer_memcached, &peer_lmcache_disk },
+	.figures = restart_figures,
+	.figure_count = RESTART_FIGURES,
+	.memory_bytes = 2 * SET_BYTES,
+	.measure = measure_restart,
+	.empty = "it comes back empty",
+};
+
 /* A server of its own each round: none begins with what it kept. */
 static int round_of(struct contest *c, uint32_t i)
 {
-	struct peer p = { .ops = peers[i],
+	struct peer p = { .ops = c->kind->peers[i],
 			  .spec = { .bench = c->bench, .block_bytes = BLOCK_BYTES,
-				    .blocks = BLOCKS, .memory_bytes = SET_BYTES / 2,
+				    .blocks = BLOCKS, .memory_bytes = c->kind->memory_bytes,
 				    .flash_bytes = 4ull * SET_BYTES, .memory_fd = c->memory_fd,
 				    .memory = c->memory,
 				    .memory_at_most = SET_BYTES + RUN_BLOCKS * BLOCK_BYTES } };
 	char *dir;
 	int error;
 
-	if (p.ops->needs && !process_there(p.ops->needs)) {
-		snprintf(c->why[i], BENCH_TEXT, "not installed (make setup-peers)");
-		return 0;
-	}
 	error = service_dir_make(&dir, c->bench->dir);
 	if (error)
 		return error;
 	p.spec.dir = dir;
-	error = p.ops->open(&p);
+	error = p.ops->needs && !process_there(p.ops->needs) ? -ENOENT : p.ops->open(&p);
 	if (!error && !*c->label[i]) {
 		snprintf(c->label[i], BENCH_TEXT, "%s", p.label);
-		bench_note(c->bench->results, WORKLOAD, "%s: %s", p.label, p.settings);
+		bench_note(c->bench->results, c->kind->workload, "%s: %s", p.label, p.settings);
 	}
 	c->gets = c->misses = c->moved = 0;
 	if (!error)
-		error = measure(c, &p, c->sample[i]);
+		error = c->kind->measure(c, &p, c->sample[i]);
 	c->lost[i] += c->misses;
 	c->asked[i] += c->gets;
 	p.ops->close(&p);
 	service_dir_remove(dir);
+	if (error == -ENOENT && i) {
+		snprintf(c->why[i], BENCH_TEXT, "not installed (%s)",
+			 p.ops->install ? p.ops->install : "make setup-peers");
+		return 0;
+	}
 	return error ? bench_failed(p.ops->name, error) : 0;
+}
+
+static int judge_one(struct contest *c, uint32_t i, uint32_t f)
+{
+	const struct kind *k = c->kind;
+	const char *why = *c->why[i] ? c->why[i] : k->empty;
+	const struct bench_figure row = { k->workload, k->figures[f].name, k->figures[f].unit,
+					  *c->label[i] ? c->label[i] : k->peers[i]->name,
+					  { k->figures[f].goal, 1 } };
+
+	if (k == &flash && f == MEMORY && k->peers[i] == &peer_direct)
+		return 0; /* it holds none */
+	if (!c->sample[i][f].count)
+		return bench_judge_missing(c->bench->results, &row, why);
+	return bench_judge(c->bench->results, &row, &c->sample[0][f], &c->sample[i][f]);
 }
 
 static int judge(struct contest *c)
@@ -211,24 +299,12 @@ static int judge(struct contest *c)
 
 	for (uint32_t i = 0; i < PEERS && !error; i++) {
 		if (c->lost[i])
-			bench_note(c->bench->results, WORKLOAD,
+			bench_note(c->bench->results, c->kind->workload,
 				   "%s: of %llu gets %llu missed a block", c->label[i],
 				   (unsigned long long)c->asked[i],
 				   (unsigned long long)c->lost[i]);
-		for (enum figure f = 0; f < FIGURES && i && !error; f++) {
-			if (f == MEMORY && peers[i] == &peer_direct)
-				continue; /* it holds none */
-			const struct bench_figure row = { WORKLOAD, figures[f].name,
-							  figures[f].unit,
-							  *c->why[i] ? peers[i]->name
-								     : c->label[i],
-							  { figures[f].goal, 1 } };
-
-			error = *c->why[i] ? bench_judge_missing(c->bench->results, &row,
-								 c->why[i])
-					   : bench_judge(c->bench->results, &row, &c->sample[0][f],
-							 &c->sample[i][f]);
-		}
+		for (uint32_t f = 0; f < c->kind->figure_count && i && !error; f++)
+			error = judge_one(c, i, f);
 	}
 	return error;
 }
@@ -250,7 +326,7 @@ static int run(struct contest *c)
 	return error ? error : judge(c);
 }
 
-int bench_peers_flash(struct bench *b)
+static int contest(struct bench *b, const struct kind *kind)
 {
 	size_t bytes = SET_BYTES + RUN_BLOCKS * BLOCK_BYTES;
 	struct contest *c = calloc(1, sizeof(*c));
@@ -259,6 +335,7 @@ int bench_peers_flash(struct bench *b)
 	if (!c)
 		return -ENOMEM;
 	c->bench = b;
+	c->kind = kind;
 	c->random = UINT64_C(0x9e3779b97f4a7c15);
 	c->memory_fd = memfd_create("peers", MFD_CLOEXEC);
 	if (c->memory_fd < 0 || ftruncate(c->memory_fd, (off_t)bytes))
@@ -271,4 +348,14 @@ int bench_peers_flash(struct bench *b)
 		close(c->memory_fd);
 	free(c);
 	return error;
+}
+
+int bench_peers_flash(struct bench *b)
+{
+	return contest(b, &flash);
+}
+
+int bench_peers_restart(struct bench *b)
+{
+	return contest(b, &restarts);
 }

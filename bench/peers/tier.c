@@ -250,6 +250,16 @@ static int own_open(struct peer *p)
 	return 0;
 }
 
+static int own_restart(struct peer *p, uint64_t *began_ns)
+{
+	struct own *o = p->state;
+	int error = pool_restart(&o->pool);
+
+	p->pid[0] = o->pool.service.pid;
+	*began_ns = o->pool.service.started_ns;
+	return error;
+}
+
 const struct peer_ops peer_tier = {
 	.name = "tier",
 	.open = own_open,
@@ -259,4 +269,5 @@ const struct peer_ops peer_tier = {
 	.find = own_find,
 	.remove = own_remove,
 	.close = own_close,
+	.restart = own_restart,
 };

@@ -371,7 +371,7 @@ static void test_a_removed_contexts_conversations_stage_nothing(void **state)
 	(void)state;
 	for (uint64_t id = 1; id <= CONVERSATIONS_CLIENT_MAX; id++)
 		assert_int_equal(say(0, id, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
-	assert_int_equal(core_context_remove(host.core, x->id, 1, 1), 0);
+	host_context_remove(&host, 0);
 	assert_true(x->leaving);
 	host_tick(&host, 100 * MS);
 	assert_true(host_settle(&host, 100));

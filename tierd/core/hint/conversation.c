@@ -285,8 +285,8 @@ static struct conversation *stalest(struct core *c, uint32_t account, bool with_
 	for (uint32_t i = 0; i < c->conversations.high; i++) {
 		struct conversation *s = &c->conversations.table[i];
 
-		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE ||
-		    c->client[s->client].account != account || (with_blocks && !s->chunks))
+		if (conversation_gone(s) || c->client[s->client].account != account ||
+		    (with_blocks && !s->chunks))
 			continue;
 		if (!found || s->patience_ns < found->patience_ns)
 			found = s;
@@ -735,13 +735,11 @@ void conversation_tick(struct core *c)
 		struct conversation *s = &t->table[i];
 
 		/* With its context it goes, by conversation_leave, and begins nothing before. */
-		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE ||
-		    s->ctx->closing)
+		if (conversation_gone(s) || s->ctx->closing)
 			continue;
 		if (s->wake_ns <= c->now_ns && !meter_spent(&c->meter))
 			step(c, s);
-		if (s->state != CONVERSATION_FREE && s->state != CONVERSATION_GONE &&
-		    s->wake_ns < next)
+		if (!conversation_gone(s) && s->wake_ns < next)
 			next = s->wake_ns;
 	}
 	t->next_ns = next;

@@ -96,6 +96,12 @@ struct conversation {
 	uint32_t next_unsettled;
 };
 
+/* Nobody finds it: it is none, or only waits for what is unsettled. */
+static inline bool conversation_gone(const struct conversation *s)
+{
+	return s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE;
+}
+
 struct conversations {
 	struct conversation *table;       /* CONVERSATIONS_MAX */
 	struct conversation_chunk *chunk; /* CONVERSATION_CHUNKS */
