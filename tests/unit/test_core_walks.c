@@ -99,7 +99,7 @@ static void test_a_context_is_removed(void **state)
 	assert_int_equal(host.core->leaving, 0);
 }
 
-/* Its blocks are counted in several events: one that is not answered when an epoch ends is stale. */
+/* Its blocks are counted in several events: not answered when an epoch ends, it is stale. */
 static void test_a_put_is_of_the_epoch_it_ends_in(void **state)
 {
 	const struct abi_put_args args = { .count = PUT };

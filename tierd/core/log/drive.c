@@ -220,15 +220,6 @@ uint64_t drives_retry_ns(const struct core *c)
 	return next;
 }
 
-/* Is a run of this kind (DISK_LOG_*) under way there? */
-bool drive_writes(const struct drive *dv, uint32_t kind)
-{
-	for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++)
-		if (dv->run[i].phase != RUN_FREE)
-			return true;
-	return false;
-}
-
 /*
  * One that can begin there; NULL = not now. None begins beside one that opens a segment, which
  * would write its header once more; and while writes fail one at a time shows whether they do yet.

@@ -274,7 +274,6 @@ bool drives_missing(const struct core *c);
 uint64_t drives_retry_ns(const struct core *c);
 bool drives_idle(const struct core *c, uint32_t kind);
 struct run *drive_run_free(struct drive *dv, uint32_t kind);
-bool drive_writes(const struct drive *dv, uint32_t kind);
 const struct run *drive_run(const struct core *c, uint32_t i);
 void drive_read_begin(struct core *c, const struct core_io *io);
 void drive_read_end(struct core *c, const struct core_io *io);

@@ -321,8 +321,8 @@ static void refresh(struct core *c)
 {
 	struct parked *k = &c->parked;
 
-	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count && c->meter.items < meter_park(&c->meter);
-	     n++)
+	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count &&
+			     c->meter.items < meter_park(&c->meter); n++)
 		look(c, k->by_deadline[k->fresh++ % k->count].r);
 }
 
