@@ -9,6 +9,7 @@
  *   hosts-kv [--deadline MS] [--token-ns NS] [--expect BLOCKS] [--json]
  *            fetch|prefetch CONTEXT PROMPT BLOCKS  (fetch: as read, by tier_fetch_keys)
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
+ *   hosts-kv [--from BLOCK] drop CONTEXT PROMPT BLOCKS  (on this one)
  *
  * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
  * Exit status: 0 done, 1 wrong bytes, a refusal, or not what is expected, 2 usage.
@@ -31,11 +32,12 @@ struct kv {
 	tier_context *c;
 	const tier_geometry *g;
 	uint64_t prompt;
-	uint32_t blocks, tokens, from; /* put: without those before it */
+	uint32_t blocks, tokens, from; /* put, drop: without those before it */
 	tier_key *key;
 	uint64_t deadline_ms, token_ns, stated_us;
 	int64_t expect; /* negative: whatever there is */
 	bool json, fetch;
+	uint32_t memory; /* blocks that were not on NVMe alone, before they were read */
 };
 
 /* ---- the generator ------------------------------------------------------------------------- */
@@ -171,6 +173,8 @@ static int64_t compare(struct kv *kv, uint32_t usable)
 	if (!found || tier_reader_open(kv->t, &r) ||
 	    tier_match(kv->c, kv->key, kv->blocks, found) < (int64_t)usable)
 		bytes = -1;
+	for (uint32_t i = 0; bytes >= 0 && i < usable; i++)
+		kv->memory += found[i].tier != TIER_NVME;
 	for (uint32_t i = 0; bytes >= 0 && i < usable * pages;) {
 		uint32_t block = i / pages, count = 0;
 
@@ -196,14 +200,15 @@ static void tell_json(const struct kv *kv, const struct tier_hosts *where,
 {
 	uint64_t given_ns = kv->deadline_ms * NS_PER_MS;
 
-	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"host\": \"%s\", "
+	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"asked\": %u, \"host\": \"%s\", "
 	       "\"estimate_ns\": %" PRIu64 ", \"local\": %u, \"usable\": %u, \"status\": \"%s\", "
 	       "\"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
 	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
-	       ", \"compared\": %" PRId64 "}\n",
-	       kv->prompt, kv->blocks, where->usable, where->host, where->all_ns, came->local,
-	       came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
-	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes);
+	       ", \"compared\": %" PRId64 ", \"memory\": %u}\n",
+	       kv->prompt, kv->blocks, where->usable, where->hosts, where->host, where->all_ns,
+	       came->local, came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
+	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
+	       kv->memory);
 }
 
 static void tell(const struct kv *kv, const struct tier_hosts *where,
@@ -292,6 +297,15 @@ static int delete_prompt(struct kv *kv)
 	return 1;
 }
 
+static int drop_prompt(struct kv *kv)
+{
+	if (kv->from < kv->blocks &&
+	    tier_delete(kv->c, &kv->key[kv->from], kv->blocks - kv->from) >= 0)
+		return 0;
+	fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+	return 1;
+}
+
 /* ---- command ------------------------------------------------------------------------------- */
 
 static int open_context(struct kv *kv, const char *name, const char *preset)
@@ -347,8 +361,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|fetch|prefetch|delete CONTEXT PROMPT"
-		      " BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|prefetch|delete|drop CONTEXT"
+		      " PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}
@@ -361,6 +375,7 @@ int main(int argc, char **argv)
 	if (status == 0)
 		status = strcmp(argv[optind], "put") == 0      ? put(&kv) :
 			 strcmp(argv[optind], "delete") == 0   ? delete_prompt(&kv) :
+			 strcmp(argv[optind], "drop") == 0     ? drop_prompt(&kv) :
 			 strcmp(argv[optind], "prefetch") == 0 ? prefetch_prompt(&kv) :
 								 read_prompt(&kv);
 	tier_close(kv.t);

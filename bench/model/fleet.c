@@ -96,14 +96,6 @@ static struct homes *home_of(struct fleet *f, uint64_t tag)
 	return &f->home[homes_of(f->member, f->hosts, tag)];
 }
 
-static bool is_anchor(uint32_t depth)
-{
-	uint32_t one[NET_ANCHORS_MAX];
-
-	/* Between its neighbours, which are asked for only as the first and the last. */
-	return depth == 0 || (anchors(depth - 1, depth + 2, one) == 3);
-}
-
 static void tell(struct fleet *f, uint32_t host, uint32_t id, bool gone, uint32_t now_s)
 {
 	uint64_t tag;
@@ -142,7 +134,7 @@ static void tell_new(struct fleet *f, uint32_t host, const uint32_t *id, uint32_
 
 	for (uint32_t i = from; i < count; i++)
 		if (there(c, id[i]) &&
-		    (is_anchor(f->depth[id[i]]) || (i && !there(c, id[i - 1]))))
+		    (anchor(f->depth[id[i]]) || (i && !there(c, id[i - 1]))))
 			tell(f, host, id[i], false, now_s);
 }
 
@@ -162,9 +154,9 @@ static uint32_t place_of(const struct fleet *f, uint32_t member)
 	return i;
 }
 
-/* The host that has most beyond `local`, as the homes of the anchors tell: its blocks. */
+/* Blocks that one host has beyond `local`, the most that the anchors' homes tell of. */
 static uint32_t look(struct fleet *f, uint32_t host, const uint32_t *id, uint32_t local,
-		     uint32_t count, uint32_t *best)
+		     uint32_t count)
 {
 	uint32_t depth[NET_ANCHORS_MAX], n = anchors(local, count, depth), most = local, asked = 0;
 	bool done[HOSTS_MAX] = { false };
@@ -182,14 +174,8 @@ static uint32_t look(struct fleet *f, uint32_t host, const uint32_t *id, uint32_
 			done[at] = true;
 			asked++;
 			has = match(&f->cache[at], id, local, count);
-			if (has <= depth[n]) { /* what found it out tells the home */
-				homes_drop(home_of(f, tag), tag, named[i]);
-				f->stale++;
-			}
-			if (has > most) {
-				most = has;
-				*best = at;
-			}
+			f->stale += has <= depth[n];
+			most = has > most ? has : most;
 		}
 	}
 	f->probes += asked;
@@ -202,12 +188,11 @@ static void request(struct fleet *f, uint32_t host, const uint32_t *id, uint32_t
 	struct cache *c = &f->cache[host];
 	uint32_t local = match(c, id, 0, count), most = local;
 
+	/* Where it lies, that it is brought from there is no use of it: holder.c. */
 	for (uint32_t i = 0; i < BROUGHT_MAX && f->hosts > 1 && most < count; i++) {
-		uint32_t had = most, from = 0;
+		uint32_t had = most;
 
-		most = look(f, host, id, had, count, &from);
-		for (uint32_t k = most; k-- > had;) /* where it lies it is used, too */
-			use(f, from, id[k], now_s);
+		most = look(f, host, id, had, count);
 	}
 	f->local += local;
 	f->remote += most - local;

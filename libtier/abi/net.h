@@ -36,7 +36,7 @@
 #include "libtier/abi/common.h"
 
 #define NET_MAGIC 0x54454e54u /* "TNET" */
-#define NET_VERSION 2u
+#define NET_VERSION 3u
 #define NET_MESSAGE_MAX 262144u
 #define NET_NAME_BYTES 64u
 #define NET_KEYS_MAX 2044u   /* of one ASK: what one put may bring */
@@ -136,7 +136,7 @@ struct net_pages {
 	/* count CRCs, 4 bytes each */
 }; /* 40 bytes */
 
-/* What one host holds, or has not any more. */
+/* What the sender holds, or has not any more; none: it is there. */
 struct net_hold {
 	struct net_header header;
 	uint64_t id;
@@ -147,8 +147,8 @@ struct net_hold {
 
 struct net_holding {
 	uint64_t tag;  /* of an anchor: key, context and epoch */
-	uint32_t host; /* a digest of its name */
 	uint32_t gone; /* 0, 1: it is not there any more */
+	uint32_t reserved;
 }; /* 16 bytes */
 
 struct net_find {
@@ -168,7 +168,7 @@ struct net_held {
 }; /* 32 bytes */
 
 struct net_holders {
-	uint32_t host[NET_HOLDERS_MAX]; /* the newest first; 0 = no more */
+	uint32_t host[NET_HOLDERS_MAX]; /* digests of names, the newest first; 0 = no more */
 }; /* 32 bytes */
 
 /* END, WHOLE */

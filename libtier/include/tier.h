@@ -323,6 +323,7 @@ struct tier_page {
 
 #define TIER_LEASE_CXL 1u /* the CXL copy, even when HBM has one (CPU readers) */
 #define TIER_LEASE_LAST 2u /* with a stream's number: tier_stream_last */
+#define TIER_LEASE_NO_USE 4u /* no use by this host's engines: nothing stays longer for it */
 
 /*
  * Lease one page: from now until tier_release the bytes at lease->data do not change, move or
@@ -707,8 +708,7 @@ void tier_stream_release(tier_stream *s, uint32_t layer);
  * Flags for leases of the stream's pages: TIER_LEASE_LAST and the stream's number. Lease each page
  * with them once: a layer is released by itself when the leases of all its pages were given back.
  * Give them back before the stream is closed. Layers of parts that only some blocks carry still
- * need tier_stream_release. Returns 0 when there is no memory to count: use plain leases. Any
- * thread.
+ * need tier_stream_release. 0: there is no memory to count, use plain leases. Any thread.
  */
 uint32_t tier_stream_last(tier_stream *s);
 

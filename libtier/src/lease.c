@@ -17,7 +17,8 @@
 
 #define LEASE_TRIES 16u /* a descriptor that changes that often is not there for us */
 #define LEASE_GROUP 32u
-#define LEASE_FLAGS (TIER_LEASE_CXL | TIER_LEASE_LAST | STREAM_FLAGS)
+#define LEASE_PLAIN (TIER_LEASE_CXL | TIER_LEASE_NO_USE)
+#define LEASE_FLAGS (LEASE_PLAIN | TIER_LEASE_LAST | STREAM_FLAGS)
 
 /* A page that is wanted. */
 struct target {
@@ -122,8 +123,11 @@ static inline bool holds(const struct target *at, const struct attempt *attempt)
 	       atomic_load_acquire_u32(&at->block->generation) == at->generation;
 }
 
-static inline void note_access(struct tier_reader *r, const struct map *m, uint32_t slot)
+static inline void note_access(struct tier_reader *r, const struct map *m, uint32_t slot,
+			       uint32_t flags)
 {
+	if (unlikely(flags & TIER_LEASE_NO_USE))
+		return;
 	atomic_store_relaxed_u64(&r->area->access[r->access_tail & (ABI_ACCESS_LOG - 1)],
 				 abi_access(m->context_id, slot, 1));
 	r->access_tail++;
@@ -191,7 +195,7 @@ static inline int lease_target(struct tier_reader *r, const struct map *m,
 		asymmetric_light_fence();
 		if (likely(holds(at, &attempt))) {
 			atomic_store_release_u32(&r->free_count, r->free_count - 1);
-			note_access(r, m, at->slot);
+			note_access(r, m, at->slot, flags);
 			atomic_store_release_u64(&r->area->access_tail, r->access_tail);
 			count_one(&r->counts.leases);
 			fill_lease(m, at, &attempt, lease);
@@ -206,11 +210,11 @@ static inline int lease_target(struct tier_reader *r, const struct map *m,
 
 static bool flags_known(uint32_t flags)
 {
-	if (likely(!(flags & ~TIER_LEASE_CXL)))
+	if (likely(!(flags & ~LEASE_PLAIN)))
 		return true;
 	if (flags & TIER_LEASE_LAST && !(flags & ~LEASE_FLAGS))
 		return true;
-	error_set(-EINVAL, "lease: flags %x are unknown", flags & ~TIER_LEASE_CXL);
+	error_set(-EINVAL, "lease: flags %x are unknown", flags & ~LEASE_PLAIN);
 	return false;
 }
 
@@ -345,7 +349,7 @@ static inline void confirm_group(struct tier_reader *r, const struct map *m,
 			g->index[g->failed++] = g->index[i];
 			continue;
 		}
-		note_access(r, m, g->at[i].slot);
+		note_access(r, m, g->at[i].slot, w->flags);
 		fill_lease(m, &g->at[i], &g->attempt[i], lease);
 		note_last(m, &g->at[i], w->flags, lease);
 		prefetch_read(lease->data);

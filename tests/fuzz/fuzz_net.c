@@ -6,11 +6,12 @@
  * Must hold: a message that is accepted is as long as it says and lies in what is there; its names
  * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
+ * A home names for a tag only who told it of that tag, as many as it may, and nobody twice.
  */
 #include <errno.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "tierd/net/proto.h"
+#include "tierd/net/homes.h"
 
 #define LAYERS 3u
 #define PAGES 7u
@@ -65,7 +66,32 @@ struct ends {
 	struct serve serve;
 	uint64_t pages; /* that the requester took */
 	uint64_t now;
+	struct homes homes;
+	struct homes_slot slot[32 + HOMES_WINDOW];
 };
+
+#define TELLS 77u /* the one host that tells */
+
+static void home(struct ends *e, const void *m, uint16_t type)
+{
+	const struct net_find *find = m;
+	struct net_held *held;
+	const struct net_holders *of;
+
+	if (type == NET_HOLD)
+		homes_take(&e->homes, m, TELLS, (uint32_t)e->now);
+	if (type != NET_FIND)
+		return;
+	held = malloc(sizeof(*held) + find->count * sizeof(*of)); /* exactly: as above */
+	FUZZ_CHECK(held);
+	homes_answer(&e->homes, find, held);
+	FUZZ_CHECK(net_check(held, held->header.length) == held->header.length);
+	FUZZ_CHECK(held->header.length == sizeof(*held) + find->count * sizeof(*of));
+	of = (const void *)(held + 1);
+	for (uint32_t i = 0; i < find->count; i++)
+		FUZZ_CHECK((of[i].host[0] == 0 || of[i].host[0] == TELLS) && of[i].host[1] == 0);
+	free(held);
+}
 
 /* The requester's end; an error ends the connection, which then is a new one. */
 static void requester(struct ends *e, const void *m, uint16_t type)
@@ -126,6 +152,7 @@ void fuzz_one(struct fuzz_input *in)
 {
 	struct ends e = { .now = 1000 };
 
+	e.homes = (struct homes){ .slot = e.slot, .room = 32 };
 	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
 	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
 	while (in->left) {
@@ -147,6 +174,7 @@ void fuzz_one(struct fuzz_input *in)
 		check_members(bytes, type);
 		requester(&e, bytes, type);
 		holder(&e, bytes, type);
+		home(&e, bytes, type);
 		free(bytes);
 		in->at += length;
 		in->left -= (size_t)length;
@@ -194,6 +222,8 @@ void fuzz_seeds(void)
 	struct net_placed placed = { .host = "A", .text = "why" };
 	struct net_admin admin = { .verb = "share", .word = { "kv" } };
 	struct net_text text = { .bytes = 2 };
+	struct net_hold hold = { .id = 1, .count = 2 };
+	struct net_find find = { .id = 1, .count = 2 };
 
 	put(&s, &hello, NET_HELLO, 0);
 	put(&s, &probe, NET_PROBE, 2);
@@ -203,6 +233,9 @@ void fuzz_seeds(void)
 	put(&s, &word, NET_WHOLE, 0);
 	put(&s, &word, NET_END, 0);
 	fuzz_seed_end(&s, "ask");
+	put(&s, &hold, NET_HOLD, 2);
+	put(&s, &find, NET_FIND, 2);
+	fuzz_seed_end(&s, "home");
 	put_pull(&s);
 	put_pull(&s);
 	fuzz_seed_end(&s, "pull");

@@ -68,16 +68,28 @@ ctl B context share kv >/dev/null
 meet A B
 meet B A
 
+# What another host has read is no use here: it leaves memory before what was put after it.
+for host in A B; do
+	kv $host put order 0 0
+	ctl $host context share order >/dev/null
+done
+ctl A policy set order lru >/dev/null
+for prompt in 1 2; do kv A put order $prompt 50; done
+ctl A drain >/dev/null
+wants 0 '"bytes": 1228800' kv B --json read order 1 50
+ctl A evict order cxl 1200KiB >/dev/null
+wants 0 '"memory": 50}' kv A --json read order 2 50
+
 # From memory; from NVMe alone; a prefix that ends between two anchors; nothing; again.
 kv A put kv 1 50
-reads B 1 50 '"located": 50, "host": "A".*"status": "ready"'
+reads B 1 50 '"located": 50, "asked": [0-9]*, "host": "A".*"status": "ready"'
 kv A put kv 2 50
 ctl A drain >/dev/null
 ctl A evict kv cxl >/dev/null
 reads B 2 50 '"status": "ready"'
 kv A put kv 3 45
 reads B 3 45 '"located": 45.*"status": "missed"'
-reads B 4 0 '"located": 0, "host": ""'
+reads B 4 0 '"located": 0, "asked": [0-9]*, "host": ""'
 reads B 1 50 '"local": 50'
 # A part of it is here already: the rest comes.
 kv B put kv 5 7
@@ -135,7 +147,7 @@ stranger() {
 	    body = struct.pack("32s64s64s", verb, name, b"")
 	else:
 	    body = struct.pack("64sQQQII16s32s", name, 1 << 62, 0, 0, 0, 1, b"", b"")
-	s.sendall(struct.pack("<IHHII", 0x54454E54, 2, kind, 16 + len(body), 0) + body)
+	s.sendall(struct.pack("<IHHII", 0x54454E54, 3, kind, 16 + len(body), 0) + body)
 	answer = s.recv(65536)
 	print("names it" if b'"kv"' in answer else "", "error",
 	      struct.unpack_from("<i", answer, 16)[0])
@@ -224,9 +236,9 @@ ctl C context epoch kv >/dev/null # as the others
 for host in A C; do meet B $host; done
 kv A put kv 11 33
 kv C put kv 11 34
-reads B 11 34 '"located": 34, "host": "C"'
+reads B 11 34 '"located": 34, "asked": [0-9]*, "host": "C"'
 kv A put kv 11 50
-reads B 11 50 '"located": 50, "host": "A", .*"local": 34'
+reads B 11 50 '"located": 50, "asked": [0-9]*, "host": "A", .*"local": 34'
 # One host has its beginning and another one the rest: it comes from both.
 kv A put kv 13 20
 kv C --from 15 put kv 13 50

@@ -53,7 +53,7 @@ def swap(body, pages):
 
 def word(kind, body):
     """A message of one word about the grant that body is of."""
-    return HEADER.pack(0x54454E54, 2, kind, 32, 0) + bytes(body[16:24]) + bytes(8)
+    return HEADER.pack(0x54454E54, 3, kind, 32, 0) + bytes(body[16:24]) + bytes(8)
 
 
 def spoil(mode, state, kind, body, pages):

@@ -21,7 +21,7 @@ HELLO, ADMIN = 1, 19
 
 
 def message(kind, body):
-    return HEADER.pack(0x54454E54, 2, kind, HEADER.size + len(body), 0) + body
+    return HEADER.pack(0x54454E54, 3, kind, HEADER.size + len(body), 0) + body
 
 
 def engine(path):

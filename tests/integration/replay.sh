@@ -41,9 +41,13 @@ for bad in '--requests x' '--cxl lots' '--engines 99' 'more'; do
 done
 not "$BUILD/tierbench" nonsense 2>/dev/null
 
+# What the core alone makes of a trace is the same in every build: the fastest, if it is there.
+bench=$(dirname "$BUILD")/plain/tierbench
+[ -x "$bench" ] || bench=$BUILD/tierbench
+
 # Traces of one line and of none: a result, of which nothing is met, and a word.
 printf '{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": [5, 5]}\r\n' >"$dir/one"
-"$BUILD/tierbench" replay --trace "$dir/one" >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
+"$bench" replay --trace "$dir/one" >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
 grep -q '1 requests, 2 blocks of 4 tokens, 1 different' "$dir/out"
 grep -v 'made-up traces' "$dir/out" >"$dir/judged" # these have no part in it
 not grep -w met "$dir/judged"
@@ -53,10 +57,6 @@ grep -q 'a prefix of 2 blocks' "$dir/out"
 : >"$dir/none"
 not "$BUILD/tierbench" replay --trace "$dir/none" >"$dir/out" 2>&1
 grep -q 'nothing to replay' "$dir/out"
-
-# What the core alone makes of a trace is the same in every build: the fastest, if it is there.
-bench=$(dirname "$BUILD")/plain/tierbench
-[ -x "$bench" ] || bench=$BUILD/tierbench
 
 # More requests at once than an engine runs, dates for arrivals, the last first; an endless answer.
 seq 600 -1 1 | while read -r i; do

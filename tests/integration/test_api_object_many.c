@@ -17,7 +17,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNT_DEFAULT 10000u
 #else
-#define COUNT_DEFAULT 40000u
+#define COUNT_DEFAULT 20000u
 #endif
 
 struct many {

@@ -13,7 +13,7 @@
 #define AREAS 128u
 #define PAGE ((size_t)4096)
 #define PAGES_MAX 131072u          /* cleared page by page; larger ones are given back */
-#define USED_MAX 1024u             /* ... and such of which more pages were used than this */
+#define USED_MAX 2048u             /* ... and such of which more pages were used than this */
 #define SPOIL_PAGES 512u           /* looked at together */
 #define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
 #define IDLE_LOOKS 24u		   /* a fault costs as much as so many looks at a page */
@@ -86,13 +86,7 @@ static struct area *area_for(size_t bytes)
 /* Pages stay there once touched: those that were not since are only read. */
 static bool is_zero(const uint8_t *page)
 {
-	const uint64_t *word = (const uint64_t *)page;
-
-	for (size_t i = 0; i < PAGE / 8; i += 8)
-		if (word[i] | word[i + 1] | word[i + 2] | word[i + 3] | word[i + 4] | word[i + 5] |
-		    word[i + 6] | word[i + 7])
-			return false;
-	return true;
+	return !page[0] && memcmp(page, page + 1, PAGE - 1) == 0;
 }
 
 static void area_return(struct area *a)

@@ -63,4 +63,9 @@ PLANTS = {
     "deletion-number-used-again": (
         "proto_raise.c", "c->deleted = r->there.deleted + 1;", "c->deleted = r->there.deleted + "
         "!r->there.deleted;"),
+    # homes
+    "members-never-change": (
+        "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",
+        "(void)was; (void)is; return false;"),
+    "a-home-takes-nothing": ("proto_homes.c", "else if (one.tag)", "else if (0)"),
 }

@@ -450,7 +450,7 @@ static void test_lease_blocks_refuses_nonsense(void **state)
 		s.page = beyond[i];
 		assert_int_equal(tier_lease_blocks(w->r, w->c, &s, &lease), -EINVAL);
 	}
-	s = (struct tier_selection){ .blocks = &b, .count = 1, .flags = 4 };
+	s = (struct tier_selection){ .blocks = &b, .count = 1, .flags = 8 };
 	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, &lease), -EINVAL);
 	s = (struct tier_selection){ .blocks = &b, .count = 1 };
 	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, NULL), -EINVAL);
@@ -480,7 +480,7 @@ static void test_a_list_is_all_or_nothing_for_slots(void **state)
 	tier_release_many(w->r, lease, ABI_HAZARD_SLOTS);
 	assert_int_equal(tier_lease_pages(w->r, w->c, NULL, 1, 0, lease), -EINVAL);
 	assert_int_equal(tier_lease_pages(w->r, w->c, page, 1, 0, NULL), -EINVAL);
-	assert_int_equal(tier_lease_pages(w->r, w->c, page, 1, 4, lease), -EINVAL);
+	assert_int_equal(tier_lease_pages(w->r, w->c, page, 1, 8, lease), -EINVAL);
 }
 
 static void test_gather_copies(void **state)

@@ -84,11 +84,29 @@ static void test_lists_tell_their_accesses(void **state)
 	assert_int_equal(area(w, 0)->access_tail, COUNT(page));
 }
 
+/* Leases for others' sake are held like all, and are no use that the daemon hears of. */
+static void test_no_use_is_not_told(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page[40];
+	struct tier_lease lease[40], one;
+
+	for (uint32_t i = 0; i < COUNT(page); i++)
+		page[i] = (struct tier_page){ b, i % 6 };
+	assert_int_equal(tier_lease_pages(w->r, w->c, page, COUNT(page), TIER_LEASE_NO_USE,
+					  lease), COUNT(page));
+	assert_int_equal(tier_lease_page(w->r, w->c, b, 0, TIER_LEASE_CXL | TIER_LEASE_NO_USE,
+					 &one), 0);
+	assert_int_not_equal(area(w, 0)->slot[one.slot], 0);
+	assert_int_equal(area(w, 0)->access_tail, 0);
+}
+
 static void test_unknown_flags(void **state)
 {
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
-	static const uint32_t flags[] = { 4, 1u << 31, TIER_LEASE_LAST | 4,
+	static const uint32_t flags[] = { 8, 1u << 31, TIER_LEASE_LAST | 8,
 					  TIER_LEASE_LAST | 1u << 24, 1u << 8 };
 	struct tier_lease lease;
 
@@ -494,6 +512,7 @@ int main(void)
 		T(test_high_water_is_not_lowered),
 		T(test_a_reader_without_an_area),
 		T(test_lists_tell_their_accesses),
+		T(test_no_use_is_not_told),
 		T(test_unknown_flags),
 		T(test_last_leases_of_another_life),
 		T(test_last_leases_of_all_blocks),

@@ -112,7 +112,7 @@ static void told_by_message(void **state)
 		struct net_holding one[3];
 	} hold = { .m = { .header = { NET_MAGIC, NET_VERSION, NET_HOLD, sizeof(hold), 0 },
 			  .count = 3 },
-		   .one = { { tag(1), 5, 0 }, { tag(2), 6, 0 }, { tag(3), 6, 1 } } };
+		   .one = { { tag(1), 0, 0 }, { tag(2), 0, 0 }, { tag(3), 1, 0 } } };
 	struct {
 		struct net_find m;
 		uint64_t tag[3];
@@ -125,17 +125,65 @@ static void told_by_message(void **state)
 	} held;
 
 	(void)state;
+	homes_hold(&h, tag(2), 6, 1);
+	homes_hold(&h, tag(3), 5, 1);
 	homes_hold(&h, tag(3), 6, 1);
 	assert_int_equal(net_check(&hold, sizeof(hold)), sizeof(hold));
-	homes_take(&h, &hold.m, 5, 2); /* of itself; of another one; another one has it not */
+	homes_take(&h, &hold.m, 5, 2);
 	assert_int_equal(net_check(&find, sizeof(find)), sizeof(find));
 	homes_answer(&h, &find.m, &held.m);
 	assert_int_equal(net_check(&held, sizeof(held)), sizeof(held));
 	assert_int_equal(held.m.id, 9);
 	assert_int_equal(held.of[0].host[0], 5);
-	assert_int_equal(held.of[1].host[0], 0);
+	assert_int_equal(held.of[1].host[0], 5); /* the newest first */
+	assert_int_equal(held.of[1].host[1], 6);
+	assert_int_equal(held.of[2].host[0], 6); /* about itself alone a host is believed */
+	assert_int_equal(homes_forget(&h, 2), 2);
+	homes_answer(&h, &find.m, &held.m);
+	assert_int_equal(held.of[1].host[1], 0);
 	assert_int_equal(held.of[2].host[0], 0);
 	free(h.slot);
+}
+
+/* Three hosts; one of them goes, comes back in another life, and is a home again. */
+static void members_as_seen(void **state)
+{
+	struct peers p = { 0 };
+	struct homes_view all, fewer, again;
+	uint32_t place[HOMES_ASKED_MAX], own = 0;
+	struct net_holders named[3] = { { { 0 } } };
+
+	(void)state;
+	assert_int_equal(peer_met(peers_add(&p, "b", "b:1"), 7), 0);
+	assert_int_equal(peer_met(peers_add(&p, "c", "c:1"), 8), 0);
+	peers_add(&p, "new", "new:1"); /* not met: no home */
+	homes_view(&all, &p, "a");
+	assert_int_equal(all.count, 3);
+	peer_failed(&p.peer[1], 1, "gone");
+	homes_view(&fewer, &p, "a");
+	assert_int_equal(fewer.count, 2);
+	assert_true(homes_changed(&all, &fewer));
+	for (uint32_t i = 0; i < TAGS; i++) {
+		uint32_t home = homes_place(&all, tag(i)), then = homes_place(&fewer, tag(i));
+
+		own += home == HOMES_OURSELVES;
+		assert_true(then == (home == 1 ? then : home));
+	}
+	assert_in_range(own, TAGS / 4, TAGS / 2);
+	p.peer[1].fixed = true;
+	assert_int_equal(peer_met(&p.peer[1], 9), 0);
+	homes_view(&again, &p, "a");
+	assert_true(homes_changed(&all, &again)); /* what it was told, it has not any more */
+	homes_view(&fewer, &p, "a");
+	assert_false(homes_changed(&fewer, &again));
+	/* Who has the deepest one first; not ourselves, not who is not there. */
+	named[0] = (struct net_holders){ { homes_host("b"), homes_host("x") } };
+	named[2] = (struct net_holders){ { homes_host("a"), homes_host("c"), homes_host("b") } };
+	assert_int_equal(homes_whom(&again, named, 3, place), 2);
+	assert_int_equal(place[0], 1);
+	assert_int_equal(place[1], 0);
+	assert_int_equal(homes_whom(&again, named, 2, place), 1);
+	assert_int_equal(homes_whom(&again, named + 1, 1, place), 0);
 }
 
 static void of_another_epoch(void **state)
@@ -153,7 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_its_own_move),  cmocka_unit_test(the_newest_holders),
 		cmocka_unit_test(the_oldest_is_forgotten), cmocka_unit_test(told_by_message),
-		cmocka_unit_test(of_another_epoch),
+		cmocka_unit_test(of_another_epoch),	  cmocka_unit_test(members_as_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

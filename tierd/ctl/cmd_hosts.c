@@ -132,6 +132,15 @@ static int show_peers(const json_t *answer, uint32_t terminal)
 	return grid_print(g, stdout, terminal);
 }
 
+static void show_homes(const json_t *homes)
+{
+	char a[CTL_CELL], b[CTL_CELL];
+
+	if (json_is_true(json_at(homes, "used")))
+		printf("a home: %s entries held, %s probes/s\n", ctl_count(a, homes, "entries"),
+		       ctl_count(b, homes, "probes_per_s"));
+}
+
 static int show(const json_t *answer, uint32_t terminal)
 {
 	const json_t *contexts = json_at(answer, "contexts");
@@ -150,6 +159,7 @@ static int show(const json_t *answer, uint32_t terminal)
 		       json_is_true(json_at(json_array_get(contexts, i), "strict")) ? ", strict" :
 										      "");
 	printf("%s\n", json_array_size(contexts) ? "" : " nothing; tierctl context share NAME");
+	show_homes(json_at(answer, "homes"));
 	return show_peers(answer, terminal);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves another host on one connection: probes and grants. Pages are sent under leases, straight
+ * Serves another host on one connection: probes, grants, and as a home of anchors. Pages are sent under leases, straight
  * from where they lie; for those in memory tierd is not asked at all. What lies on NVMe is brought
  * by a stream of tierd's, layer by layer: it keeps each layer until we are done with it, and pushes
  * nothing of this host's own out of memory.
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
 
@@ -97,6 +98,27 @@ static int answer_probe(struct holder *h, const struct net_probe *m)
 		out.stage_bytes_per_s = h->n->stage_bytes_per_s;
 	}
 	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
+/* ---- as a home (homes.h) ------------------------------------------------------------------- */
+
+static int answer_hold(struct holder *h, const struct net_hold *m)
+{
+	const struct net_held out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELD,
+			    .length = sizeof(out) },
+		.id = m->id,
+	};
+
+	home_take(h->n, m, h->c->peer);
+	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
+static int answer_find(struct holder *h, const struct net_find *m)
+{
+	struct net_held *out CLEANUP_FREE = home_answer(h->n, m);
+
+	return out ? conn_send_message(h->c, &out->header, time_now_ns() + ANSWER_NS) : -ENOMEM;
 }
 
 /* ---- grants -------------------------------------------------------------------------------- */
@@ -190,7 +212,9 @@ static int lease(struct holder *h, struct grant *g, const struct cursor *at)
 		h->page[i].page = shape_at(&g->share->shape, at->layer, at->at + i, &block)->page;
 		h->page[i].block = g->block[block];
 	}
-	got = tier_lease_pages(h->reader, g->share->c, h->page, count, TIER_LEASE_CXL, h->lease);
+	/* Who reads it puts it: kept longer here too, it would lie twice in the fleet. */
+	got = tier_lease_pages(h->reader, g->share->c, h->page, count,
+			       TIER_LEASE_CXL | TIER_LEASE_NO_USE, h->lease);
 	if (got == (int)count)
 		return 0;
 	if (got > 0)
@@ -293,6 +317,10 @@ static int answer(struct holder *h)
 		return answer_probe(h, m);
 	case NET_ASK:
 		return answer_ask(h, m);
+	case NET_HOLD:
+		return answer_hold(h, m);
+	case NET_FIND:
+		return answer_find(h, m);
 	default:
 		return -EPROTO;
 	}

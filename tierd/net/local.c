@@ -71,7 +71,7 @@ static void pull(struct node *n, struct wanted *w, struct net_placed *out)
 		if (out->bytes)
 			memcpy(out->host, p.name, sizeof(out->host));
 		if (out->usable == w->want->count || out->status == TIER_DROPPED ||
-		    (!p.lost && (p.hosts < 2 || out->usable == had)))
+		    (!p.lost && (p.only || out->usable == had)))
 			return; /* else the rest may lie on another one */
 	}
 }
@@ -193,6 +193,7 @@ static json_t *describe(struct node *n, const struct ucred *who)
 	json_object_set_new(d, "etcd_age_ns",
 			    seen ? json_integer((json_int_t)(time_now_ns() - seen)) : json_null());
 	json_object_set_new(d, "contexts", share_list(n, who));
+	json_object_set_new(d, "homes", home_list(n));
 	json_object_set_new(d, "peers", members_list(n));
 	return d;
 }

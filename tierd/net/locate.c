@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has most of a prefix. All live hosts are asked at once for the anchors, then those that have
- * the most for the keys between their last anchor and the next, at most 31. What they say is a hint
- * (R2). A host that does not answer in a quarter of the time goes on probation (R4).
+ * Who has most of a prefix. All live hosts, or in a large fleet those that homes name (find.c), are
+ * asked at once for the anchors, then those that have the most for the keys between their last
+ * anchor and the next, at most 31. What they say is a hint (R2). A host that does not answer in a
+ * quarter of the time goes on probation (R4).
  */
 #include <errno.h>
 #include <string.h>
@@ -109,15 +110,29 @@ static bool live(struct node *n, uint32_t i)
 	return peer_asked(&n->peers.peer[i]);
 }
 
-/* Ask all for the anchors. */
+/* Who may have some of it: how many, and their places. */
+static uint32_t candidates(struct round *r, const uint32_t *depth, uint32_t count,
+			   uint32_t place[PEERS_MAX])
+{
+	uint32_t n = 0;
+
+	if (homes_used(r->n))
+		return find_holders(r->n, r->w, depth, count, r->deadline_ns, place);
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		if (live(r->n, i))
+			place[n++] = i;
+	return n;
+}
+
+/* Ask them for the anchors. */
 static void first_round(struct round *r, const uint32_t *depth, uint32_t count, struct placed *out)
 {
+	uint32_t place[PEERS_MAX];
+
+	out->hosts = candidates(r, depth, count, place);
 	fill(r, depth, count, 1);
-	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (live(r->n, i)) {
-			out->hosts++;
-			send_to(r, i);
-		}
+	for (uint32_t i = 0; i < out->hosts; i++)
+		send_to(r, place[i]);
 	for (uint32_t i = 0; i < PEERS_MAX; i++) {
 		struct asked *a = &r->asked[i];
 
@@ -203,6 +218,7 @@ static void hope(struct node *n, const struct wanted *w, int i, struct placed *o
 	const struct peer *p = &n->peers.peer[i];
 
 	out->peer = i;
+	out->only = true;
 	out->hosts = out->answered = 1;
 	out->usable = w->want->count;
 	out->bytes = (w->want->count - w->local) * s->block_bytes;

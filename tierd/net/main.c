@@ -3,6 +3,7 @@
  * tierd-net: shares this host's contexts with other hosts. Options, start, and the loop that takes
  * connections; node.h says what is where. Runs as tierd's own user, so that it may open contexts.
  */
+#include <ctype.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <getopt.h>
@@ -27,8 +28,9 @@
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .pullers = 4 },
+		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
+	.homes_lock = LOCK_INIT,
 };
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -49,10 +51,12 @@ static const char *const usage =
 	"      --state FILE        remembers which contexts are shared\n"
 	"      --staging SIZE      memory for blocks on their way, a puller (64MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
+	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
-enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS };
+enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
+	OPT_ASK_ALL };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -62,6 +66,7 @@ static const struct option options[] = {
 	{ "fleet", 1, NULL, OPT_FLEET },     { "lease", 1, NULL, OPT_LEASE },
 	{ "socket", 1, NULL, 's' },	     { "state", 1, NULL, OPT_STATE },
 	{ "staging", 1, NULL, OPT_STAGING }, { "pullers", 1, NULL, OPT_PULLERS },
+	{ "ask-all", 1, NULL, OPT_ASK_ALL },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
 };
@@ -138,6 +143,11 @@ static int set_number(int c, const char *text)
 	if (c == OPT_STAGING)
 		return units_parse_bytes(text, &o->staging_bytes) || o->staging_bytes < 1 << 20 ?
 			       wrong("staging is 1MiB or more, not ", text) : 0;
+	if (c == OPT_ASK_ALL) {
+		o->ask_all = (uint32_t)strtoul(text, &end, 10);
+		return *end || !isdigit((unsigned char)*text) || o->ask_all > PEERS_MAX ?
+			       wrong("asked at once are 0 to 64, not ", text) : 0;
+	}
 	o->pullers = (uint32_t)strtoul(text, &end, 10);
 	return *end || o->pullers < 1 || o->pullers > NODE_PULLERS_MAX ?
 		       wrong("pullers are 1 to 8, not ", text) : 0;
@@ -242,6 +252,13 @@ static int start_tier(void)
 		rc = connect_tierd(&node.puller[i].t, node.config.staging_bytes, 1);
 	if (rc)
 		return rc;
+	{
+		LOCK_SCOPE(&node.homes_lock);
+		node.homes.room = HOMES_ROOM;
+		node.homes.slot = calloc(HOMES_ROOM + HOMES_WINDOW, sizeof(*node.homes.slot));
+		if (!node.homes.slot)
+			return -ENOMEM;
+	}
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	return -pthread_cond_init(&node.puller_free, &attr);
@@ -382,7 +399,7 @@ static bool threads_left(void)
 	return node.visitors != NULL;
 }
 
-static void end(pthread_t members)
+static void end(const pthread_t thread[2])
 {
 	uint64_t until_ns = time_now_ns() + END_NS, one = 1;
 	char path[NODE_PATH_BYTES + 8];
@@ -391,7 +408,8 @@ static void end(pthread_t members)
 	unlink(path);
 	if (write(node.stop, &one, sizeof(one)) < 0)
 		return;
-	pthread_join(members, NULL);
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
 	while (threads_left() && time_now_ns() < until_ns)
 		usleep(5000);
 	if (threads_left())
@@ -405,7 +423,7 @@ static void end(pthread_t members)
 static int run(int signals)
 {
 	int remote CLEANUP_CLOSE = -1, local CLEANUP_CLOSE = -1;
-	pthread_t members;
+	pthread_t thread[2];
 	int rc = start_tls();
 
 	if (rc == 0)
@@ -415,7 +433,9 @@ static int run(int signals)
 	if (rc)
 		return rc;
 	share_load(&node);
-	rc = -pthread_create(&members, NULL, members_run, &node);
+	rc = -pthread_create(&thread[0], NULL, members_run, &node);
+	if (rc == 0)
+		rc = -pthread_create(&thread[1], NULL, tell_run, &node);
 	if (rc == 0)
 		rc = listen_on(&local, true);
 	if (rc)
@@ -423,7 +443,7 @@ static int run(int signals)
 	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s",
 		 node.config.listen, node.self.tls ? "tls" : "bare-tcp");
 	loop(remote, local, signals);
-	end(members);
+	end(thread);
 	return 0;
 }
 

@@ -9,11 +9,13 @@
  *   epochs.c     epochs and deletions of shared contexts, by etcd; etcd.c its calls
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
- *   requester.c  asks other hosts: locate.c where, pull.c the bytes
+ *   tell.c       homes: tells them, and is one
+ *   requester.c  asks other hosts: locate.c where (find.c: whom), pull.c the bytes
  *   local.c      engines and tierctl of this host
  *
- * Threads: one a connection, one for members. Locks, in the order in which they may be taken:
- * shares, peers, pool, pullers; none is held while waiting for anybody but the local tierd.
+ * Threads: one a connection, one for members, one for homes. Locks, in the order in which they may
+ * be taken: shares, peers, pool, pullers, homes; none is held while waiting for anybody but the
+ * local tierd.
  */
 #ifndef TIERD_NET_NODE_H
 #define TIERD_NET_NODE_H
@@ -26,7 +28,7 @@
 #include "libtier/base/log.h"
 #include "tierd/net/agree.h"
 #include "tierd/net/conn.h"
-#include "tierd/net/proto.h"
+#include "tierd/net/homes.h"
 
 #define NODE_SHARES_MAX AGREE_SHARES_MAX
 #define NODE_PULLERS_MAX 8u
@@ -72,6 +74,7 @@ struct node_config {
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
 	uint32_t pullers;
+	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
 };
 
 struct node {
@@ -97,6 +100,13 @@ struct node {
 	struct lock pullers_lock;
 	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
 	struct puller puller[NODE_PULLERS_MAX] GUARDED_BY(pullers_lock);
+
+	struct lock homes_lock;
+	struct homes homes GUARDED_BY(homes_lock);
+	/* Tags that we were asked for: in all, in this second, in the one before. */
+	uint64_t probes GUARDED_BY(homes_lock);
+	uint32_t probes_now GUARDED_BY(homes_lock), probes_last GUARDED_BY(homes_lock);
+	uint32_t probes_s GUARDED_BY(homes_lock);
 };
 
 /* ---- share.c ------------------------------------------------------------------------------- */
@@ -150,6 +160,16 @@ bool node_stopped(const struct node *n, uint64_t wait_ns);
 int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
 int epochs_delete(struct node *n, struct share *s, const struct net_want *m, char *text);
 
+/* ---- tell.c -------------------------------------------------------------------------------- */
+
+void *tell_run(void *node);
+/* Is the fleet so large that homes are told and asked? */
+bool homes_used(struct node *n);
+/* We are a home: what a host says; the answer to a question, to be freed, NULL: no memory. */
+void home_take(struct node *n, const struct net_hold *m, const char *from);
+struct net_held *home_answer(struct node *n, const struct net_find *m);
+json_t *home_list(struct node *n);
+
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 
 /* A connection that is served, a thread each. */
@@ -168,7 +188,7 @@ void visitor_end(struct visitor *v);
 void *holder_run(void *visitor);
 void *local_run(void *visitor);
 
-/* ---- locate.c, pull.c ---------------------------------------------------------------------- */
+/* ---- locate.c, find.c, pull.c -------------------------------------------------------------- */
 
 /* Who has most of the keys beyond `local`. */
 struct placed {
@@ -177,6 +197,7 @@ struct placed {
 	uint32_t usable; /* blocks, from the first */
 	uint32_t cold;   /* of these beyond local, on its NVMe alone */
 	uint32_t hosts, answered;
+	bool only; /* there is no other host to ask */
 	uint64_t bytes, first_ns, all_ns;
 	bool lost; /* it failed while it sent: somebody else may have the rest */
 };
@@ -191,6 +212,9 @@ struct wanted {
 };
 
 void locate(struct node *n, const struct wanted *w, struct placed *out);
+/* Peers that homes name as holders of the keys at these depths: their places. */
+uint32_t find_holders(struct node *n, const struct wanted *w, const uint32_t *depth,
+		      uint32_t count, uint64_t until_ns, uint32_t place[HOMES_ASKED_MAX]);
 /* How long the word of a peer whether it has something is waited for. */
 uint64_t answer_until(uint64_t deadline_ns);
 /*

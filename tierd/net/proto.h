@@ -162,6 +162,8 @@ uint64_t peer_estimate(const struct peer *p, uint64_t bytes, uint64_t cold_bytes
 
 /* ---- anchors -------------------------------------------------------------------------------- */
 
+/* Is a block at this depth one whose holders tell its home (homes.h)? */
+bool anchor(uint32_t depth);
 /* Depths at which a prefix of `count` blocks is looked for beyond `from`; returns how many. */
 uint32_t anchors(uint32_t from, uint32_t count, uint32_t depth[NET_ANCHORS_MAX]);
 

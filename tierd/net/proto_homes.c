@@ -122,6 +122,18 @@ uint32_t homes_find(const struct homes *h, uint64_t tag, uint32_t host[HOMES_HOL
 	return n;
 }
 
+uint32_t homes_forget(struct homes *h, uint32_t before_s)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < h->room + HOMES_WINDOW; i++) {
+		if (h->slot[i].tag && h->slot[i].told_s < before_s)
+			h->slot[i] = (struct homes_slot){ 0 };
+		left += h->slot[i].tag != 0;
+	}
+	return left;
+}
+
 void homes_take(struct homes *h, const struct net_hold *m, uint32_t from, uint32_t now_s)
 {
 	const uint8_t *at = (const uint8_t *)(m + 1);
@@ -130,11 +142,9 @@ void homes_take(struct homes *h, const struct net_hold *m, uint32_t from, uint32
 		struct net_holding one;
 
 		memcpy(&one, at, sizeof(one));
-		if (!one.tag)
-			continue;
 		if (one.gone)
-			homes_drop(h, one.tag, one.host);
-		else if (one.host == from)
+			homes_drop(h, one.tag, from);
+		else if (one.tag)
 			homes_hold(h, one.tag, from, now_s);
 	}
 }
@@ -157,4 +167,46 @@ void homes_answer(const struct homes *h, const struct net_find *m, struct net_he
 		homes_find(h, tag, one.host);
 		memcpy(to + i * sizeof(one), &one, sizeof(one));
 	}
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+void homes_view(struct homes_view *v, const struct peers *p, const char *self)
+{
+	*v = (struct homes_view){ .count = 1, .host = { homes_host(self) },
+				  .place = { HOMES_OURSELVES } };
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		if (!peer_asked(&p->peer[i]))
+			continue;
+		v->host[v->count] = homes_host(p->peer[i].name);
+		v->life[v->count] = p->peer[i].incarnation;
+		v->place[v->count++] = i;
+	}
+}
+
+uint32_t homes_place(const struct homes_view *v, uint64_t tag)
+{
+	return v->place[homes_of(v->host, v->count, tag)];
+}
+
+bool homes_changed(const struct homes_view *was, const struct homes_view *is)
+{
+	return memcmp(was, is, sizeof(*was)) != 0;
+}
+
+uint32_t homes_whom(const struct homes_view *v, const struct net_holders *named, uint32_t count,
+		    uint32_t place[HOMES_ASKED_MAX])
+{
+	bool asked[PEERS_MAX + 1] = { true }; /* ourselves: the first of a view */
+	uint32_t n = 0;
+
+	while (count--)
+		for (uint32_t k = 0; k < HOMES_HOLDERS && n < HOMES_ASKED_MAX; k++)
+			for (uint32_t i = 1; i < v->count; i++)
+				if (v->host[i] == named[count].host[k] && !asked[i] &&
+				    n < HOMES_ASKED_MAX) {
+					asked[i] = true;
+					place[n++] = v->place[i];
+				}
+	return n;
 }

@@ -127,7 +127,7 @@ uint64_t peer_estimate(const struct peer *p, uint64_t bytes, uint64_t cold_bytes
 
 /* ---- anchors ------------------------------------------------------------------------------- */
 
-static bool is_anchor(uint32_t depth)
+bool anchor(uint32_t depth)
 {
 	return depth < 32 ? (depth & (depth + 1)) == 0 : depth % 32 == 31;
 }
@@ -137,7 +137,7 @@ uint32_t anchors(uint32_t from, uint32_t count, uint32_t depth[NET_ANCHORS_MAX])
 	uint32_t n = 0;
 
 	for (uint32_t d = from; d < count && n < NET_ANCHORS_MAX; d++)
-		if (d == from || is_anchor(d) || d + 1 == count)
+		if (d == from || anchor(d) || d + 1 == count)
 			depth[n++] = d;
 	return n;
 }

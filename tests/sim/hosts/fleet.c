@@ -110,10 +110,14 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 		break;
 	case EV_LOOKS:
 		traffic_looks(f, h);
+		homes_tell(f, h);
 		fleet_after(f, 250 * MS, EV_LOOKS, h);
 		break;
 	case EV_PULL:
-		traffic_pull(f, h);
+		if (fleet_chance(f, 300000))
+			homes_find_some(f, h);
+		else
+			traffic_pull(f, h);
 		fleet_after(f, (20 + fleet_below(f, 200)) * MS, EV_PULL, h);
 		break;
 	case EV_LOCAL:

@@ -16,8 +16,9 @@
  *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
- *  and at last, when all is well again: the epochs are one, a raise is acknowledged, and blocks are
- *  found.
+ *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
+ *  found, and the home of each anchor names who holds it (K1). Until then homes lie at times: that
+ *  costs misses (R2), and R1 holds.
  */
 #ifndef TESTS_SIM_HOSTS_FLEET_H
 #define TESTS_SIM_HOSTS_FLEET_H
@@ -25,7 +26,7 @@
 #include <stdio.h>
 
 #include "tierd/net/agree.h"
-#include "tierd/net/proto.h"
+#include "tierd/net/homes.h"
 
 #define US 1000ull
 #define MS (1000 * US)
@@ -43,6 +44,8 @@
 #define MOVES_MAX 4000u
 #define LEASE_NS (2 * SECOND)
 #define CALL_NS (1 * SECOND)
+#define HOME_ROOM 1024u
+#define SAYS_BYTES 512u
 
 struct block {
 	bool there;
@@ -73,6 +76,7 @@ struct link {
 	bool closed;         /* by the requester */
 	bool gone;           /* by the holder */
 	bool welcome;
+	bool told; /* a HOLD was taken */
 	struct serving serving[NET_GRANTS_MAX];
 };
 
@@ -85,9 +89,11 @@ struct part {
 	uint8_t bytes[LENGTH][BLOCK_BYTES];
 };
 
-/* A pull of a prefix; or a look, which ends with HELLO. */
+/* A pull of a prefix; a look, which ends with HELLO; or a word to a home, which HELD answers. */
 struct job {
 	bool busy, look;
+	uint32_t says_bytes;
+	uint8_t says[SAYS_BYTES];
 	struct link *link;
 	uint32_t context, prefix, next, end;
 	uint64_t epoch, deleted, deadline_ns, id, era;
@@ -124,7 +130,12 @@ struct host {
 	struct agree_raise raise;
 	uint32_t raise_context, raise_prefix, raise_from;
 	uint64_t raise_until_ns, raise_made;
-	struct job job[JOBS + HOSTS_MAX];
+	struct job job[JOBS + HOSTS_MAX], tells[HOSTS_MAX], finds;
+	struct homes homes;
+	struct homes_slot slot[HOME_ROOM + HOMES_WINDOW];
+	struct homes_view view;
+	bool told[CONTEXTS][KEYS];
+	uint64_t told_epoch[CONTEXTS];
 	uint64_t cut_ns[HOSTS_MAX], cut_etcd_ns; /* until then, what we send there is lost */
 };
 
@@ -147,6 +158,7 @@ struct etcd {
 	uint64_t leases, until_ns[4096];
 	struct etcd_record context[CONTEXTS], applied[CONTEXTS][HOSTS_MAX], member[HOSTS_MAX];
 	struct deletion deletion[CONTEXTS][DELETIONS_MAX]; /* by number */
+	uint64_t deletions[CONTEXTS]; /* none has a higher number */
 };
 
 enum event_kind {
@@ -246,6 +258,21 @@ void traffic_message(struct fleet *f, struct event *e);
 void traffic_send(struct fleet *f, struct event *e);
 void traffic_commit(struct fleet *f, struct event *e);
 void traffic_late(struct fleet *f, struct event *e);
+
+/* A job that says one message, once it is met. */
+void traffic_say(struct fleet *f, struct host *h, struct job *j, uint32_t to, const void *m,
+		 uint32_t bytes);
+/* A pull of a prefix from there. */
+void traffic_pull_from(struct fleet *f, struct host *h, uint32_t to, uint32_t c, uint32_t prefix);
+
+/* homes.c: homes are told, asked, and judged */
+void homes_start(struct host *h);
+void homes_tell(struct fleet *f, struct host *h);
+void homes_find_some(struct fleet *f, struct host *h);
+/* At a home: the answer's bytes. At who asked: the answer. */
+uint32_t homes_reply(struct fleet *f, struct host *h, uint32_t from, const void *m, void *out);
+void homes_replied(struct fleet *f, struct host *h, const struct job *j, const struct net_held *m);
+void homes_judge(struct fleet *f);
 
 /* judge.c */
 void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,

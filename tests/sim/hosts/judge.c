@@ -109,7 +109,7 @@ static void judge_context(struct fleet *f, const struct host *h, uint32_t c)
 		FAIL(f, "R5: host %u has a lease and epoch %llu of context %u, but %llu is "
 		     "acknowledged", h->place, (unsigned long long)h->store.epoch[c], c,
 		     (unsigned long long)f->acknowledged[c]);
-	for (uint32_t n = 1; n < DELETIONS_MAX; n++) {
+	for (uint32_t n = 1; n < DELETIONS_MAX && n <= f->etcd.deletions[c]; n++) {
 		const struct deletion *d = &f->etcd.deletion[c][n];
 		bool owes = (d->acknowledged && leased) || (d->there && n <= s->deleted);
 
@@ -161,6 +161,7 @@ void judge_end(struct fleet *f)
 				FAIL(f, "at last host %u does not ask host %u", i, k);
 		}
 	}
+	homes_judge(f);
 	if (!f->acknowledged[0] || f->acknowledged[0] != a->store.epoch[0])
 		FAIL(f, "at last a raise is not acknowledged");
 	if (fleet_match(b, 0, 0, 0) != LENGTH)

@@ -29,6 +29,7 @@ void member_start(struct fleet *f, struct host *h)
 	h->peers = (struct peers){ 0 };
 	h->turn = h->client = (struct caller){ 0 };
 	memset(h->job, 0, sizeof(h->job));
+	homes_start(h);
 	memset(h->failed, 0, sizeof(h->failed));
 	memset(h->publishing, 0, sizeof(h->publishing)); /* tierd ends what its client asked */
 	for (uint32_t c = 0; c < CONTEXTS; c++) {

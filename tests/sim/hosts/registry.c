@@ -102,10 +102,12 @@ static void put(struct fleet *f, const struct question *q, uint32_t c, struct ag
 		return;
 	for (uint32_t i = 0; i < r->first && i < DELETIONS_MAX; i++)
 		log[i].there = false;
-	if (q->what.what == AGREE_ADD)
-		log[r->deleted % DELETIONS_MAX] = (struct deletion){
-			.there = true, .prefix = q->prefix, .from = q->from,
-			.made = q->deletion_made };
+	if (q->what.what != AGREE_ADD)
+		return;
+	log[r->deleted % DELETIONS_MAX] = (struct deletion){
+		.there = true, .prefix = q->prefix, .from = q->from, .made = q->deletion_made };
+	if (f->etcd.deletions[c] < r->deleted)
+		f->etcd.deletions[c] = r->deleted;
 }
 
 static void read_log(struct fleet *f, const struct question *q, uint32_t c, struct reply *out)

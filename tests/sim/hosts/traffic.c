@@ -163,15 +163,29 @@ static void what(struct fleet *f, const struct host *h, const struct host *of, u
 
 void traffic_pull(struct fleet *f, struct host *h)
 {
-	struct job *j = job_free(h, 0, JOBS);
-	uint32_t c, prefix, local, most;
+	uint32_t c, prefix;
 	int to = whom(f, h);
 
-	if (!j || to < 0)
+	if (to < 0)
 		return;
 	what(f, h, &f->host[to], &c, &prefix);
-	local = fleet_match(h, c, prefix, 0);
-	if (local == LENGTH ||
+	traffic_pull_from(f, h, (uint32_t)to, c, prefix);
+}
+
+void traffic_say(struct fleet *f, struct host *h, struct job *j, uint32_t to, const void *m,
+		 uint32_t bytes)
+{
+	*j = (struct job){ .says_bytes = bytes };
+	memcpy(j->says, m, bytes);
+	job_begin(f, h, j, to, SECOND);
+}
+
+void traffic_pull_from(struct fleet *f, struct host *h, uint32_t to, uint32_t c, uint32_t prefix)
+{
+	struct job *j = job_free(h, 0, JOBS);
+	uint32_t local = fleet_match(h, c, prefix, 0), most;
+
+	if (!j || local == LENGTH ||
 	    !agreed_stands(&h->agree, &h->agreed[c], fleet_clock(f, h)))
 		return;
 	*j = (struct job){ .context = c, .prefix = prefix, .next = local, .end = LENGTH,
@@ -179,7 +193,7 @@ void traffic_pull(struct fleet *f, struct host *h)
 			   .era = h->era[c] };
 	f->result->pulls++;
 	most = fleet_chance(f, 200000) ? 5000 : 900;
-	job_begin(f, h, j, (uint32_t)to, ((f->quiet ? 1000 : 50) + fleet_below(f, most)) * MS);
+	job_begin(f, h, j, to, ((f->quiet ? 1000 : 50) + fleet_below(f, most)) * MS);
 }
 
 void traffic_looks(struct fleet *f, struct host *h)
@@ -337,6 +351,8 @@ static int greeted(struct fleet *f, struct host *h, struct job *j, const struct 
 	h->failed[j->link->to] = false;
 	if (j->look)
 		job_end(f, h, j, 0);
+	else if (j->says_bytes)
+		say_word(f, j->link, j->says, j->says_bytes, false);
 	else
 		ask_more(f, h, j);
 	return 0;
@@ -350,6 +366,13 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 
 	if (type == NET_HELLO)
 		return j->link->welcome ? -EPROTO : greeted(f, h, j, &p->m.hello);
+	if (j->says_bytes) {
+		if (type != NET_HELD)
+			return -EPROTO;
+		job_end(f, h, j, 0);
+		homes_replied(f, h, j, (const void *)p->m.byte);
+		return 0;
+	}
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		if (j->part[i].pull.state != PULL_FREE && j->part[i].pull.id == p->m.word.id)
 			part = &j->part[i];
@@ -376,8 +399,10 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 
 static void to_requester(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
 {
-	for (uint32_t i = 0; i < JOBS + HOSTS_MAX; i++) {
-		struct job *j = &h->job[i];
+	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 1; i++) {
+		struct job *j = i < JOBS + HOSTS_MAX	 ? &h->job[i] :
+				i < JOBS + 2 * HOSTS_MAX ? &h->tells[i - JOBS - HOSTS_MAX] :
+							   &h->finds;
 		bool hello = p->m.header.type == NET_HELLO;
 		int rc;
 
@@ -525,8 +550,16 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 			say_hello(f, l, h, true);
 		else
 			say_word(f, l, &away, sizeof(away), true);
-	} else if (p->m.header.type == NET_ASK && peer_of(h, l->from)) {
+	} else if (!peer_of(h, l->from)) {
+		return;
+	} else if (p->m.header.type == NET_ASK) {
 		grant(f, h, l, p);
+	} else if (!l->told) { /* what comes twice is of another connection */
+		struct packet out = { .back = true };
+
+		l->told = true;
+		out.bytes = homes_reply(f, h, l->from, p->m.byte, out.m.byte);
+		transmit(f, l, &out);
 	}
 }
 

@@ -33,10 +33,7 @@ bool store_is_zero(const void *buf, size_t bytes)
 {
 	const uint8_t *b = buf;
 
-	for (size_t i = 0; i < bytes; i++)
-		if (b[i])
-			return false;
-	return true;
+	return !bytes || (!b[0] && memcmp(b, b + 1, bytes - 1) == 0);
 }
 
 uint32_t store_page_seed(const uint8_t *key, uint64_t salt, uint32_t page)

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Homes of anchors: three hosts that ask nobody but homes (--ask-all 0). What A put is found by B and
+# C, who then ask A alone; what A has not any more, its homes have forgotten; a home that is killed
+# has a successor that is told, and in its next life it is told again.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+command -v openssl >/dev/null || { echo 'skipped: there is no openssl'; exit 77; }
+LAB=$TMPDIR/lab
+mkdir -p "$LAB"
+. bench/hosts/lab.sh
+trap lab_end EXIT
+
+read -r a b c <<<"$(python3 -c 'import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+print(*(s.getsockname()[1] for s in held))')"
+address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
+bench/hosts/certs "$LAB/certs" A B C
+net() {
+	local host=$1 peer peers=()
+	for peer in A B C; do
+		[ "$peer" = "$host" ] || peers+=(--peer "$peer=${address[$peer]}")
+	done
+	net_up "$host" --tls "$LAB/certs/$host" --ask-all 0 "${peers[@]}"
+}
+for host in A B C; do
+	tierd_up $host hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
+	net $host
+	kv $host put kv 0 0
+	ctl $host context share kv >/dev/null
+done
+for host in A B C; do
+	for peer in A B C; do [ $peer = $host ] || meet $host $peer; done
+done
+
+# What the hosts' homes hold together.
+entries() {
+	local host sum=0 has
+	for host in "$@"; do
+		has=$(ctl "$host" --json hosts | grep -o '"entries": *[0-9]*')
+		sum=$((sum + ${has##*[: ]}))
+	done
+	echo $sum
+}
+hold() { # ENTRIES HOST...
+	local want=$1
+	shift
+	[ "$(entries "$@")" = "$want" ]
+}
+are_held() { eventually 60 hold "$@" || lab_fail "homes of ${*:2} hold $(entries "${@:2}"), not $1"; }
+# looks HOST PROMPT LOCATED ASKED HOLDER: nothing is brought, for computing costs next to nothing.
+looks() {
+	local text
+	text=$(kv "$1" --json --token-ns 1 read kv "$2" 50)
+	grep -q "\"located\": $3, \"asked\": $4, \"host\": \"$5\"" <<<"$text" ||
+		lab_fail "$1, prompt $2: not $3 by $4 of \"$5\": $text"
+}
+
+# Prompts of 50 blocks have six anchors: 0, 1, 3, 7, 15, 31.
+for prompt in 1 2 3 4; do kv A put kv $prompt 50; done
+are_held 24 A B C
+for host in B C; do looks $host 2 50 1 A; done
+looks C 9 0 0 ''
+[ "$(entries A)" != 24 ] && [ "$(entries B)" != 24 ] || lab_fail 'one host is the home of all'
+ctl A hosts | grep -q '^a home: [0-9]* entries held, [0-9]* probes/s' || lab_fail 'no homes shown'
+# Who has brought it is a holder, too, and both are asked.
+kv B --expect 50 read kv 1 50 >/dev/null
+are_held 30 A B C
+looks C 1 50 2 '[AB]'
+# Where a run begins whose first blocks lie elsewhere, its home is told, too.
+kv A put kv 5 20
+kv C --from 18 put kv 5 50
+are_held 37 A B C
+kv B --json --expect 50 read kv 5 50 >/dev/null
+are_held 43 A B C
+
+# What leaves A is forgotten, B's stays: a whole prompt; all but its first four blocks.
+kv A drop kv 1 50
+kv A --from 4 drop kv 3 50
+are_held $((43 - 6 - 3)) A B C
+looks C 1 50 1 B
+looks C 3 4 1 A
+kv A put kv 3 50
+are_held 37 A B C
+
+# A home is killed: what it was told, others are told. In its next life it is told again.
+told=$(entries C)
+kill -KILL "${net_pid[C]}"
+{ wait "${net_pid[C]}" || true; } 2>/dev/null
+found() { (for prompt in 2 3 4; do looks B $prompt 50 1 A; done); }
+eventually 60 found || lab_fail 'a home is gone, and what it was told is found no more'
+net C
+again() { [ "$(entries C)" -ge "$told" ]; }
+eventually 60 again || lab_fail "in its next life C was told $(entries C), not $told"
+for prompt in 2 3 4; do looks C $prompt 50 1 A; done
