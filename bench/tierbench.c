@@ -62,7 +62,7 @@ static const struct bench_workload workloads[] = {
 	  bench_peers },
 	{ "peers-flash", "twice what memory holds: extstore, LMCache's disk, files by O_DIRECT",
 	  bench_peers_flash },
-	{ "peers-restart", "until the first hit after a restart: Redis' file, extstore, LMCache's disk",
+	{ "peers-restart", "the first hit after a restart: Redis' file, extstore, LMCache's disk",
 	  bench_peers_restart },
 };
 

@@ -35,10 +35,9 @@ static int name_folder(struct shell *s)
 		       0 : -ENAMETOOLONG;
 }
 
-/* uids of the contexts that hold objects. */
-static int list_contexts(struct shell *s, uint64_t **out, uint32_t *count)
+static int list_contexts(struct shell *s, struct objects_context **out, uint32_t *count)
 {
-	uint64_t *list = calloc(ABI_CONTEXTS_MAX, sizeof(*list));
+	struct objects_context *list = calloc(ABI_CONTEXTS_MAX, sizeof(*list));
 	struct core_context_stats stats;
 	int64_t id = core_context_next(s->core, UINT32_MAX);
 
@@ -47,7 +46,8 @@ static int list_contexts(struct shell *s, uint64_t **out, uint32_t *count)
 	for (; id >= 0; id = core_context_next(s->core, (uint32_t)id))
 		if (core_context_stats(s->core, (uint32_t)id, &stats) == 0 &&
 		    stats.spec.kind == DISK_KIND_OBJECT)
-			list[(*count)++] = stats.spec.uid;
+			list[(*count)++] = (struct objects_context){ stats.spec.uid,
+								     stats.spec.epoch };
 	*out = list;
 	return 0;
 }
@@ -75,7 +75,7 @@ int objects_begin(struct shell *s)
 		.wake_fd = s->loop.fd[LOOP_WORKERS],
 		.log = &s->log,
 	};
-	uint64_t *context CLEANUP_FREE = NULL;
+	struct objects_context *context CLEANUP_FREE = NULL;
 	int rc;
 
 	if (!s->object_cxl)

@@ -200,14 +200,15 @@ static void tell_json(const struct kv *kv, const struct tier_hosts *where,
 {
 	uint64_t given_ns = kv->deadline_ms * NS_PER_MS;
 
-	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"asked\": %u, \"host\": \"%s\", "
-	       "\"estimate_ns\": %" PRIu64 ", \"local\": %u, \"usable\": %u, \"status\": \"%s\", "
-	       "\"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
+	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"asked\": %u, "
+	       "\"host\": \"%s\", \"estimate_ns\": %" PRIu64 ", \"local\": %u, "
+	       "\"usable\": %u, \"status\": \"%s\", \"bytes\": %" PRIu64 ", "
+	       "\"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
 	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
 	       ", \"compared\": %" PRId64 ", \"memory\": %u}\n",
 	       kv->prompt, kv->blocks, where->usable, where->hosts, where->host, where->all_ns,
-	       came->local, came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
-	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
+	       came->local, came->usable, status_name(came->status), came->bytes, came->first_ns,
+	       took_ns, came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes,
 	       kv->memory);
 }
 

@@ -132,3 +132,12 @@ lab_end() {
 	wait || true
 	[ "$status" = 0 ] || (lab_fail "a process ended badly") || exit 1
 }
+
+# Ports that nobody listens on; another test may take one meanwhile, and then this one says so.
+free_ports() {
+	python3 - "$1" <<-'PY'
+	import socket, sys
+	held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+	print(*(s.getsockname()[1] for s in held))
+	PY
+}

@@ -58,8 +58,10 @@ struct word {
 };
 
 /* Answers odd with even until it is told to end. */
-static int echo(struct word *w)
+static int word_echo(void *page)
 {
+	struct word *w = page;
+
 	for (;;) {
 		uint64_t value = atomic_load_acquire_u64(&w->value);
 
@@ -90,28 +92,44 @@ static double word_trips(struct bench *b, struct word *w, struct hist *h)
 	return (double)hist_quantile(h, 0.5) / 10;
 }
 
+/* A page that a child shares, which runs `echo` on it and ends with us. NULL: there is none. */
+static void *echo_start(int (*echo)(void *), pid_t *pid)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return NULL;
+	fflush(NULL);
+	*pid = fork();
+	if (*pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(echo(page));
+	}
+	if (*pid > 0)
+		return page;
+	munmap(page, 4096);
+	return NULL;
+}
+
+/* It has been told to end. */
+static void echo_end(void *page, pid_t pid)
+{
+	waitpid(pid, NULL, 0);
+	munmap(page, 4096);
+}
+
 /* One round of the peer, in a child that ends with it: the daemon needs the other core. */
 static double word_round(struct bench *b, struct hist *h)
 {
-	struct word *w =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	double out = -ENOMEM;
 	pid_t pid;
+	struct word *w = echo_start(word_echo, &pid);
+	double out;
 
-	if (w == MAP_FAILED)
-		return out;
-	fflush(NULL);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(echo(w));
-	}
-	if (pid > 0) {
-		out = word_trips(b, w, h);
-		atomic_store_release_u64(&w->value, UINT64_MAX);
-		waitpid(pid, NULL, 0);
-	}
-	munmap(w, 4096);
+	if (!w)
+		return -ENOMEM;
+	out = word_trips(b, w, h);
+	atomic_store_release_u64(&w->value, UINT64_MAX);
+	echo_end(w, pid);
 	return out;
 }
 
@@ -139,9 +157,9 @@ static void futex_set(uint32_t *word, uint32_t value)
 }
 
 /* word[0]: what is asked, word[1]: the answer; 0 ends it. */
-static int futex_echo(uint32_t *word)
+static int futex_echo(void *page)
 {
-	uint32_t last = 0;
+	uint32_t *word = page, last = 0;
 
 	while ((last = futex_wait(&word[0], last)))
 		futex_set(&word[1], last);
@@ -165,28 +183,15 @@ static void futex_wakes(uint32_t *word, struct hist *h)
 
 static int futex_round(struct hist *h)
 {
-	uint32_t *word =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int error = 0;
 	pid_t pid;
+	uint32_t *word = echo_start(futex_echo, &pid);
 
-	if (word == MAP_FAILED)
-		return -errno;
-	fflush(NULL);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(futex_echo(word));
-	}
-	if (pid > 0) {
-		futex_wakes(word, h);
-		futex_set(&word[0], 0);
-		waitpid(pid, NULL, 0);
-	} else {
-		error = -errno;
-	}
-	munmap(word, 4096);
-	return error;
+	if (!word)
+		return -ENOMEM;
+	futex_wakes(word, h);
+	futex_set(&word[0], 0);
+	echo_end(word, pid);
+	return 0;
 }
 
 static int ring_wakes(struct pool *p, struct hist *h)

@@ -52,7 +52,8 @@ struct peer_ops {
 	int (*find)(struct peer *p, uint32_t first, uint32_t count);
 	int (*remove)(struct peer *p, uint32_t first, uint32_t count);
 	void (*close)(struct peer *p);
-	/* The server ends well and begins again, at *began_ns, over what it left; NULL: close, open. */
+	/* The server ends well and begins again, at *began_ns, over what it left; NULL: close,
+	 * open. */
 	int (*restart)(struct peer *p, uint64_t *began_ns);
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierbench replay, its part with flash: what admission (core/log/admit.c) saves in writes and
+ * tierbench replay, its part with flash: what admission (core/log/dirty.c) saves in writes and
  * costs in hits. The default policy with memory alone, with an NVMe tier to which everything is
  * written, and with one to which the policy admits; bytes are all that went to the device,
  * records and cleaning included, for each block that hits and would not with memory alone.

@@ -183,8 +183,10 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 		return rename_object(&a, &b, flags);
 	if (shim_has_objects(from_at, from)) /* a folder: its objects would keep their names */
 		return -EXDEV;
-	real = out ? real_mode(from_at, from) : 0;
-	if (real && shim_look(&b, &info) == 0) {
+	real = real_mode(from_at, from);
+	if (S_ISDIR(real) && shim_has_objects(to_at, to)) /* its real folder may be empty */
+		return flags & RENAME_NOREPLACE ? -EEXIST : -ENOTEMPTY;
+	if (real && out && shim_look(&b, &info) == 0) {
 		struct wire_object q;
 
 		/* A real file comes in an object's place, which would hide it. */

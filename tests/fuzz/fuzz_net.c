@@ -195,18 +195,19 @@ static void put(struct fuzz_seed *s, void *m, uint16_t type, uint32_t items)
 	fuzz_put(s, zero, items * form.item);
 }
 
-/* A whole pull of one block. */
-static void put_pull(struct fuzz_seed *s)
+/* A pull of one block, whole but for what is missing in its last frame. */
+static void put_pull(struct fuzz_seed *s, uint32_t missing)
 {
 	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
 				   .bytes = 7 * 512 };
 	struct net_pages frame[] = { { .id = 1, .layer = 0, .count = 2, .bytes = 1024 },
-				     { .id = 1, .layer = 2, .count = 5, .bytes = 2560 } };
+				     { .id = 1, .layer = 2, .count = 5 - missing,
+				       .bytes = (5 - missing) * 512 } };
 	struct net_word whole = { .id = 1 };
 
 	put(s, &grant, NET_GRANT, 0);
 	put(s, &frame[0], NET_PAGES, 2);
-	put(s, &frame[1], NET_PAGES, 5);
+	put(s, &frame[1], NET_PAGES, 5 - missing);
 	put(s, &whole, NET_WHOLE, 0);
 }
 
@@ -236,8 +237,9 @@ void fuzz_seeds(void)
 	put(&s, &hold, NET_HOLD, 2);
 	put(&s, &find, NET_FIND, 2);
 	fuzz_seed_end(&s, "home");
-	put_pull(&s);
-	put_pull(&s);
+	put_pull(&s, 0);
+	put_pull(&s, 1);
+	put_pull(&s, 0);
 	fuzz_seed_end(&s, "pull");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);

@@ -12,14 +12,6 @@ mkdir -p "$LAB"
 . bench/hosts/lab.sh
 trap lab_end EXIT
 
-# Ports that nobody listens on; another test may take one meanwhile, and then this one says so.
-free_ports() {
-	python3 - "$1" <<-'PY'
-	import socket, sys
-	held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-	print(*(s.getsockname()[1] for s in held))
-	PY
-}
 read -r a b c d <<<"$(free_ports 4)"
 address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 small=(hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB)

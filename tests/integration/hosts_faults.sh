@@ -14,9 +14,7 @@ late_max_ms=${LATE_MAX_MS:-400} # a loaded machine runs late; the figures are pr
 evil_pid=
 trap 'kill $evil_pid 2>/dev/null; lab_end' EXIT
 
-read -r a b c e <<<"$(python3 -c 'import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
-print(*(s.getsockname()[1] for s in held))')"
+read -r a b c e <<<"$(free_ports 4)"
 address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 echo honest >"$LAB/mode"
 python3 tests/integration/hosts_evil.py "$e" "$a" "$LAB/mode" &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Homes of anchors: three hosts that ask nobody but homes (--ask-all 0). What A put is found by B and
-# C, who then ask A alone; what A has not any more, its homes have forgotten; a home that is killed
-# has a successor that is told, and in its next life it is told again.
+# Homes of anchors: three hosts that ask nobody but homes (--ask-all 0). What A put is found by B
+# and C, who then ask A alone; what A has not any more, its homes have forgotten; a home that is
+# killed has a successor that is told, and in its next life it is told again.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -11,9 +11,7 @@ mkdir -p "$LAB"
 . bench/hosts/lab.sh
 trap lab_end EXIT
 
-read -r a b c <<<"$(python3 -c 'import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-print(*(s.getsockname()[1] for s in held))')"
+read -r a b c <<<"$(free_ports 3)"
 address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 bench/hosts/certs "$LAB/certs" A B C
 net() {
@@ -47,7 +45,9 @@ hold() { # ENTRIES HOST...
 	shift
 	[ "$(entries "$@")" = "$want" ]
 }
-are_held() { eventually 60 hold "$@" || lab_fail "homes of ${*:2} hold $(entries "${@:2}"), not $1"; }
+are_held() {
+	eventually 60 hold "$@" || lab_fail "homes of ${*:2} hold $(entries "${@:2}"), not $1"
+}
 # looks HOST PROMPT LOCATED ASKED HOLDER: nothing is brought, for computing costs next to nothing.
 looks() {
 	local text

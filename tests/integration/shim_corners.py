@@ -352,6 +352,22 @@ def folders_as_files():
             libc("remove", at("d").encode()), get("d/y"))
 
 
+def folder_over_folder():
+    """A folder does not take the place of one in which files lie, and mv moves them all."""
+    for name in ("full", "full/deep", "empty", "other", "other/deep"):
+        os.mkdir(at(name))
+    put("full/deep/a", b"a")
+    put("other/deep/b", b"b")
+    shut = [told(os.rename, at("empty"), at(to)) for to in ("full", "full/", "full/deep")]
+    kept = [told(libc, "renameat2", -100, at("empty").encode(), -100, at("full").encode(), 1)]
+    subprocess.run(["mv", at("full"), at("other")], check=True)
+    subprocess.run(["mv", "-T", at("empty"), at("moved")], check=True)
+    failed = subprocess.run(["mv", "-T", at("moved"), at("other")], stderr=subprocess.DEVNULL,
+                            check=False).returncode
+    return (shut, kept, failed, get("other/full/deep/a"), get("other/deep/b"),
+            sorted(os.listdir(at("other"))), os.path.exists(at("full")))
+
+
 def every_byte():
     folder, wrong = os.fsencode(FOLDER), []
     for byte in set(range(1, 256)) - {ord("/")}:
@@ -408,7 +424,8 @@ CORNERS = [rename_over_open, rename_over_writer, rename_without_replacing, move_
            lock, outlived_by_child, stdio_around_child, spawned, dup_over_writer, by_proc,
            statx_of_descriptor, from_folder, write_what_is_read, copy_inside_kernel, room_ahead,
            freopened, links, link_to_folder, links_as_hubs_have, taken_names, real_paths,
-           folders_as_files, every_byte, globbed, modes_and_times, space, temporary_files]
+           folders_as_files, folder_over_folder, every_byte, globbed, modes_and_times, space,
+           temporary_files]
 
 
 def main():

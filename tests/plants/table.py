@@ -153,7 +153,7 @@ bug("wish-behind-the-last-look", LIBRARY + "wait.c",
     "submit_collect(t);\n"
     "\tif (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));",
     "test_libtier_wait")
-bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
+bug("gap-in-the-first-block-only", CORE + "op/put_commit.c",
     "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")
 bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
     "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
@@ -202,7 +202,7 @@ OBJECT = "tierd/object/"
 CRASH = "test_object_crash"
 
 bug("record-believed-without-its-file", OBJECT + "files.c",
-    "if (r.early && r.lsn > settled)", "if (false)", CRASH)
+    "if (r.early && r.lsn > settled && !f->config.is_void(f->config.arg, &r))", "if (false)", CRASH)
 bug("record-settled-by-itself", OBJECT + "files.c",
     "job->record.settled = f->settled;", "job->record.settled = f->lsn;", CRASH)
 bug("voided-record-stays", OBJECT + "files.c", "if (f->voided || (f->end", "if ((f->end", CRASH)
@@ -221,3 +221,48 @@ bug("commit-answered-before-the-flush", OBJECT + "files.c",
     "(b->wanted || time_now_ns() >= f->due_ns)", "time_now_ns() >= f->due_ns", CRASH)
 bug("sync-of-a-folder-flushes-nothing", OBJECT + "files.c",
     "job->kind == OBJECT_FLUSH ||\n\t\t\t    (job->kind", "(job->kind", CRASH)
+
+# ... and what several clients see of them
+CLIENTS = "test_object_clients"
+
+bug("open-object-evicted", OBJECT + "object.c",
+    "if (!memfile_is_ours(x->fd)) {\n\t\t\tobject_touch(", "if (0) {\n\t\t\tobject_touch(", CLIENTS)
+bug("open-version-not-held", OBJECT + "object.c",
+    "x->state == OBJECT_RESIDENT && !memfile_is_ours(x->fd)", "0", CLIENTS)
+bug("copy-evicts-what-it-copies", OBJECT + "upload.c",
+    "rc = job->other < 0 ? job->other : make_room(o, t->account, 0, charge);",
+    "close(job->other); rc = make_room(o, t->account, 0, charge);"
+    "if (rc == 0) { job->other = fcntl(x->fd, F_DUPFD_CLOEXEC, 0);"
+    "rc = job->other < 0 ? -ENOMEM : 0; }", CLIENTS)
+bug("upload-of-an-old-epoch-kept", OBJECT + "object.c",
+    "} else if (t->object->epoch < t->account->epoch) {", "} else if (0) {", CLIENTS)
+bug("bringing-has-no-deadline", OBJECT + "turn.c",
+    "(t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked",
+    "t->stage == TASK_BLOCKED && t->asked", CLIENTS)
+bug("higher-priority-leaves-first", OBJECT + "table.c",
+    "list_first(a ? &a->leaving[i] : &t->leaving[i]);",
+    "list_first(a ? &a->leaving[3 - i] : &t->leaving[3 - i]);", CLIENTS)
+bug("last-opened-leaves-first", OBJECT + "table.c",
+    "list_push_back(&t->leaving[o->priority], &o->link);",
+    "list_push_front(&t->leaving[o->priority], &o->link);", CLIENTS)
+bug("failed-put-keeps-its-room", OBJECT + "upload.c",
+    "object_give(&o->table, t->account, OBJECT_NVME, t->reserved);", "", CLIENTS)
+bug("quota-with-a-page-to-spare", OBJECT + "table.c",
+    "a->used[tier] > quota - bytes)", "a->used[tier] > quota - bytes + 4096)", CLIENTS)
+bug("uploads-uncharged", OBJECT + "turn.c", "uploads_watch(o);", "", CLIENTS)
+bug("lapsed-objects-stay-charged", OBJECT + "turn.c",
+    "if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))", "if (0)", CLIENTS)
+bug("mapped-upload-not-copied", OBJECT + "datafile.c",
+    "rc = copy_upload(job, mem);", "rc = 0;", CLIENTS)
+bug("exclusive-commit-replaces", OBJECT + "object.c",
+    "u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {\n\t\tundo",
+    "0) {\n\t\tundo", CLIENTS)
+bug("index-has-a-name-that-moved", OBJECT + "object.c",
+    "index_update(o, t->account, x->name, x->name_bytes);\n\tlet_go", "let_go", CLIENTS)
+bug("file-of-a-removed-object-stays", OBJECT + "object.c",
+    "remove_file(o, x->version);\n\tlet_go(o, x);\n\to->stats.removed++;",
+    "let_go(o, x);\n\to->stats.removed++;", CLIENTS)
+bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
+    "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
+bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",
+    "DISK_OBJECT_REMOVE)", CLIENTS)

@@ -21,16 +21,16 @@ PLANTS = {
         "\t\t;\n"),
     "orphans-kept": ("place/prefix.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
     "old-epoch-acknowledged": (
-        "op/put.c",
+        "op/put_commit.c",
         "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;",
         "return 0;"),
     "commit-offset-trusted": (
-        "op/put.c",
+        "op/put_commit.c",
         "r->sqe.arg_offset > k->open.staging_bytes ||\n\t    bytes > k->open.staging_bytes "
         "- r->sqe.arg_offset)",
         "0)"),
     "crc-without-salt": (
-        "op/put_copy.c",
+        "op/put_commit.c",
         "store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),\n\t\t\t\t\t"
         "s->page)",
         "store_page_seed(index_block(&x->ix, slot)->key, 0, s->page)"),
@@ -39,7 +39,7 @@ PLANTS = {
         "return r->error || r->late || r->ending;",
         "return r->error || r->ending;"),
     "early-publication": (
-        "op/put_copy.c",
+        "op/put_commit.c",
         "if (pending && !--block_use_make(x, slot)->missing)",
         "if (pending && --block_use_make(x, slot)->missing <= 1)"),
     "failed-read-keeps-its-segment": (
@@ -48,7 +48,7 @@ PLANTS = {
         "bool failed = io_failed(io);\n\n\tif (!failed)\n\t\tdrive_read_end(c, io);\n\t"
         "if (failed)"),
     "durable-before-flush": (
-        "op/put.c",
+        "op/put_commit.c",
         "if (request_synced(c, r) &&",
         "if (r->syncing &&"),
     "removed-context-listed": (
@@ -108,7 +108,7 @@ PLANTS = {
         "op/reserve.c",
         "reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
         ";"),
-    "retained-by-another-tenant": ("op/put_end.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
+    "retained-by-another-tenant": ("op/put.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
     "conversation-of-another-client": (
         "hint/conversation.c",
         "if (s && (s->client != r->client || s->client_connection != r->connection))",
@@ -122,7 +122,7 @@ PLANTS = {
         "op/pin.c",
         "if (p->deadline_ns > c->now_ns)\n\t\t\tcontinue;",
         "if (p->deadline_ns > c->now_ns + 40 * MS)\n\t\t\tcontinue;"),
-    "narrowed-under-a-writer": ("op/put.c", "if (!begun)\n\t\t\tnarrow_part", "narrow_part"),
+    "narrowed-under-a-writer": ("op/put_commit.c", "if (!begun)\n\t\t\tnarrow_part", "narrow_part"),
     "deletion-answered-unwritten": (
         "op/delete.c",
         "if (c->tombs[TOMBS_NEW].written + 1 < r->tomb_seq)",
@@ -131,7 +131,10 @@ PLANTS = {
         "log/catalog.c",
         "head.next_uid = c->next_uid;",
         "head.next_uid = c->next_uid - 1;"),
-    "shard-replicated-split": ("op/put_shard.c", "|| part->shard_rule == ABI_SHARD_REPLICATED", ""),
+    "shard-replicated-split": (
+        "op/put_commit.c",
+        "|| part->shard_rule == ABI_SHARD_REPLICATED",
+        ""),
     "cancel-of-another-client": (
         "op/request.c",
         "if (r->phase == REQUEST_FREE || r->client != order->client ||\n\t    r->connection "
@@ -170,7 +173,7 @@ PLANTS = {
         "g->sequence = s->next_sequence++;",
         "g->sequence = g->sequence ? g->sequence : s->next_sequence++;"),
     "child-written-before-its-parent": (
-        "log/admit.c",
+        "log/dirty.c",
         "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||",
         "if (1 ||"),
     "stream-wake-lost": ("op/stream.c", "core_push(c, CORE_AC_WAKE)->wake = s->client;", ";"),

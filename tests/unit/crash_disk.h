@@ -7,7 +7,9 @@
  * last flush of it; each write behind that is there, or not, or some of its
  * sectors are. Of names it leaves what was done before the last such flush of the folder; of what
  * was done behind that the first few, or any. A rename is whole. (No file system that we know is as
- * bad; what holds here holds on each.)
+ * bad; what holds here holds on each.) Beside that calls can be made to fail: reads with an error
+ * or with a bit that is wrong, writes after half of their bytes, flushes after none, names; and
+ * reads wait while they are held.
  */
 #ifndef TIER_TESTS_CRASH_DISK_H
 #define TIER_TESTS_CRASH_DISK_H
@@ -30,6 +32,9 @@
 #define DISK_FILES_MAX 20000u
 #define TORN_BYTES 512u
 
+/* Calls that can be made to fail; FLIP: a read that succeeds, with one bit wrong. */
+enum disk_call { DISK_READ, DISK_FLIP, DISK_PUT, DISK_FLUSH, DISK_NAME, DISK_CALLS };
+
 enum disk_kind { DISK_CREATE, DISK_WRITE, DISK_CUT, DISK_FLUSHED, DISK_RENAME, DISK_UNLINK };
 
 struct disk_event {
@@ -51,7 +56,12 @@ static struct {
 	ino_t *inode; /* of file i; the folder's is 0 */
 	void *heap[DISK_EVENTS_MAX]; /* freed at the end */
 	uint32_t heaps;
-} disk = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	uint32_t fails[DISK_CALLS]; /* the n-th call from now; 0 = none */
+	uint32_t failed[DISK_CALLS]; /* how often they did */
+	int error[DISK_CALLS];
+	bool held; /* reads wait */
+	pthread_cond_t release;
+} disk = { .lock = PTHREAD_MUTEX_INITIALIZER, .release = PTHREAD_COND_INITIALIZER };
 
 /* ---- recording ----------------------------------------------------------------------------- */
 
@@ -107,12 +117,23 @@ static bool disk_has(const char *name)
 	return fstatat(disk.folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Is it this call's turn to fail? Then errno is set. */
+static bool disk_fails(enum disk_call call)
+{
+	if (!disk.on || !disk.fails[call] || --disk.fails[call])
+		return false;
+	disk.failed[call]++;
+	errno = disk.error[call];
+	return true;
+}
+
 int mknodat(int folder, const char *name, mode_t mode, dev_t dev)
 {
-	int rc;
+	int rc = -1;
 
 	pthread_mutex_lock(&disk.lock);
-	rc = (int)syscall(SYS_mknodat, folder, name, mode, dev);
+	if (!disk_fails(DISK_NAME))
+		rc = (int)syscall(SYS_mknodat, folder, name, mode, dev);
 	if (rc == 0 && disk.on)
 		disk_created(name);
 	pthread_mutex_unlock(&disk.lock);
@@ -140,9 +161,11 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
 	const uint8_t *byte = data;
 	uint32_t file;
 	ssize_t n;
+	bool bad;
 
 	pthread_mutex_lock(&disk.lock);
-	n = syscall(SYS_pwrite64, fd, data, bytes, at);
+	bad = disk_file(fd) != UINT32_MAX && disk_fails(DISK_PUT);
+	n = syscall(SYS_pwrite64, fd, data, bad ? bytes / 2 : bytes, at);
 	file = n > 0 ? disk_file(fd) : UINT32_MAX;
 	if (file != UINT32_MAX) {
 		struct disk_event *e = disk_add(DISK_WRITE, file);
@@ -154,6 +177,23 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
 			memcpy(e->data, data, (size_t)n);
 		}
 	}
+	pthread_mutex_unlock(&disk.lock);
+	if (bad)
+		errno = disk.error[DISK_PUT];
+	return bad ? -1 : n;
+}
+
+ssize_t pread(int fd, void *data, size_t bytes, off_t at)
+{
+	ssize_t n = -1;
+
+	pthread_mutex_lock(&disk.lock);
+	while (disk.held && disk_file(fd) != UINT32_MAX)
+		pthread_cond_wait(&disk.release, &disk.lock);
+	if (disk_file(fd) == UINT32_MAX || !disk_fails(DISK_READ))
+		n = syscall(SYS_pread64, fd, data, bytes, at);
+	if (n > 0 && disk_file(fd) != UINT32_MAX && disk_fails(DISK_FLIP))
+		((uint8_t *)data)[n / 2] ^= 1;
 	pthread_mutex_unlock(&disk.lock);
 	return n;
 }
@@ -204,14 +244,16 @@ int unlinkat(int folder, const char *name, int flags)
 static int disk_flush(int fd, long call)
 {
 	uint32_t file, begun;
+	bool bad;
 
 	pthread_mutex_lock(&disk.lock);
 	file = disk_file(fd);
 	begun = disk.events;
-	if (file != UINT32_MAX)
+	bad = file != UINT32_MAX && disk_fails(DISK_FLUSH);
+	if (file != UINT32_MAX && !bad)
 		disk_add(DISK_FLUSHED, file)->at = begun;
 	pthread_mutex_unlock(&disk.lock);
-	return file != UINT32_MAX ? 0 : (int)syscall(call, fd);
+	return bad ? -1 : file != UINT32_MAX ? 0 : (int)syscall(call, fd);
 }
 
 int fdatasync(int fd)

@@ -31,6 +31,12 @@ READS_TESTS := $(O)/plain/tests/unit/test_front_reads $(O)/plain/tests/unit/test
 test-run: $(READS_TESTS)
 EXTRA_TESTS += $(READS_TESTS)
 
+SEEDS ?= 1000
+.PHONY: sim-objects
+sim-objects: $(O)/plain/tests/unit/test_object_clients $(O)/plain/tests/unit/test_object_crash
+sim-objects: ## SEEDS=1000 worlds of objects: clients, faults, quotas, crashes (SEED= the first)
+	@for test in $^; do SEED=$(SEED) SEEDS=$(SEEDS) $$test || exit 1; done
+
 # It opens its core 900 times: arrays as the simulator's (tests/lib/areas.h). With the sanitizer's
 # calloc most of the time would go into the shadow of what nobody touches.
 $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_core_tombs: \

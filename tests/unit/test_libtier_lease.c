@@ -519,6 +519,12 @@ static void test_gather_copies(void **state)
 	tier_release_many(w->r, held, COUNT(held));
 	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(out, 100, error)), 0);
 	assert_int_equal(error[0], -EINVAL);
+	/* One that no block has takes no room: the next one lies where it would have. */
+	page[0].page = w->x->ix.pages_per_block;
+	memset(out, 0, sizeof(out));
+	assert_int_equal(tier_gather(w->r, w->c, page, 2, INTO(out, 0, error)), 1);
+	assert_int_equal(error[0], -EINVAL);
+	assert_int_equal(out[4095], fake_byte(world_key(0).bytes, 1));
 	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(NULL, 0, error)), -EINVAL);
 	assert_int_equal(tier_gather(NULL, w->c, page, 1, INTO(out, 0, error)), -EINVAL);
 	assert_int_equal(tier_gather(w->r, w->c, page, 1, NULL), -EINVAL);

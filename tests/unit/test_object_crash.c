@@ -6,20 +6,13 @@
  * version or one begun since, whole (O1, O8); a rename whole; and a further start must find
  * the same (O10). SEED= and SEEDS= choose.
  */
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <time.h>
-
-#include "tests/lib/unit.h"
-#include "libtier/base/time.h"
-#include "tests/unit/crash_disk.h"
-#include "tierd/object/object.h"
+#include "tests/unit/object_daemon.h"
 
 #define NAMES 5u /* the last one is for puts behind a crash */
 #define OPS 30u
 #define CRASHES 40u
 #define STATES 64u
-#define CONTEXT 7u
+#define CONTEXT 7u /* of daemon_context */
 
 /* What a name came to have: 0 nothing, else the number that its bytes are made of. */
 struct state {
@@ -30,12 +23,7 @@ struct state {
 
 static struct world {
 	struct rng rng;
-	struct objects *o;
-	struct log log;
-	int wake;
-	uint64_t context;
-	struct list answers; /* to others than was asked for last */
-	uint32_t content, seq;
+	uint32_t content;
 	struct state state[NAMES][STATES];
 	uint32_t states[NAMES];
 	uint32_t found[NAMES];
@@ -45,88 +33,21 @@ static struct world {
 
 static void start(void)
 {
-	const struct objects_config config = {
-		.path = disk.path, .store_id = 99, .buffered = true,
-		.most = { 64 << 20, 64 << 20 }, .seed = rng_next(&w.rng), .wait_ns = NS_PER_S,
-		.wake_fd = w.wake, .log = &w.log, .context = &w.context, .contexts = 1,
-	};
-
-	w.log.level = LOG_LEVEL_ERROR;
-	w.context = CONTEXT;
-	if (objects_open(&w.o, &config))
-		fail_msg("objects_open");
-}
-
-static void stop(void)
-{
-	objects_close(w.o);
-	w.o = NULL;
+	daemon_start(64 << 20, 64 << 20, rng_next(&w.rng), NS_PER_S);
 }
 
 static uint32_t ask(uint16_t type, uint32_t name, uint32_t other, uint64_t upload, uint32_t flags)
 {
 	struct wire_object m = { .header.type = type, .upload = upload, .flags = flags };
-	const struct object_ask a = { .who = { 1, 1, ++w.seq }, .context = CONTEXT,
-				      .quota = { UINT64_MAX, UINT64_MAX }, .writable = true,
-				      .message = &m };
+	struct object_ask a = { .who = { 1, 1, 0 }, .context = CONTEXT,
+				.quota = { UINT64_MAX, UINT64_MAX }, .writable = true,
+				.message = &m };
 
 	if (name < NAMES)
 		m.name[0] = (char)('a' + name);
 	if (other < NAMES)
 		m.other[0] = (char)('a' + other);
-	assert_int_equal(objects_ask(w.o, &a), 0);
-	return w.seq;
-}
-
-static struct object_answer *of_question(uint32_t seq)
-{
-	struct object_answer *a;
-
-	while ((a = objects_answer(w.o)))
-		list_push_back(&w.answers, &a->link);
-	list_each(at, &w.answers) {
-		a = list_entry(at, struct object_answer, link);
-		if (a->who.seq != seq)
-			continue;
-		list_remove(&a->link);
-		return a;
-	}
-	return NULL;
-}
-
-/* The answer to a question; the caller gives it back. */
-static struct object_answer *answer(uint32_t seq)
-{
-	struct object_answer *a;
-	uint64_t woken;
-
-	for (uint32_t i = 0; i < 20000; i++) {
-		struct pollfd p = { w.wake, POLLIN, 0 };
-
-		objects_turn(w.o, time_now_ns());
-		a = of_question(seq);
-		if (a)
-			return a;
-		if (poll(&p, 1, 1) > 0 && read(w.wake, &woken, sizeof(woken)) < 0)
-			break;
-	}
-	fail_msg("no answer");
-	return NULL;
-}
-
-static int answered(uint32_t seq, struct wire_object_info *info, int *fd)
-{
-	struct object_answer *a = answer(seq);
-	int rc = a->error;
-
-	if (info)
-		*info = a->info;
-	if (fd) {
-		*fd = a->fd;
-		a->fd = -1;
-	}
-	objects_answered(a);
-	return rc;
+	return daemon_ask(&a);
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
@@ -136,8 +57,7 @@ static size_t bytes_of(uint32_t content, uint8_t out[20000])
 	struct rng rng = { content };
 	size_t n = content % 7 ? 4 + rng_below(&rng, 9000) : 0;
 
-	for (size_t i = 0; i < n; i++)
-		out[i] = (uint8_t)rng_next(&rng);
+	daemon_bytes(content, out, n);
 	return n;
 }
 
@@ -175,7 +95,7 @@ static uint32_t put_begin(uint32_t name, uint32_t content)
 	size_t n = bytes_of(content, data);
 	int fd;
 
-	assert_int_equal(answered(ask(WIRE_OBJ_CREATE, name, NAMES, 0, 0), &info, &fd), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_CREATE, name, NAMES, 0, 0), &info, &fd), 0);
 	assert_int_equal(write(fd, data, n), n);
 	close(fd);
 	return ask(WIRE_OBJ_COMMIT, NAMES, NAMES, info.upload, 0);
@@ -203,7 +123,7 @@ static void do_puts(void)
 		question[n] = put_begin(name, w.content);
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		assert_int_equal(answered(question[i], NULL, NULL), 0);
+		assert_int_equal(daemon_answered(question[i], NULL, NULL), 0);
 		end(s[i], false);
 	}
 }
@@ -217,8 +137,8 @@ static void do_remove(void)
 	if (!now_has(name))
 		return;
 	s = begin(name, 0);
-	assert_int_equal(answered(ask(WIRE_OBJ_REMOVE, name, NAMES, 0, lazy ? WIRE_OBJ_LAZY : 0),
-				  NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_REMOVE, name, NAMES, 0,
+					     lazy ? WIRE_OBJ_LAZY : 0), NULL, NULL), 0);
 	end(s, lazy);
 }
 
@@ -234,8 +154,8 @@ static void do_rename(void)
 	b = begin(to, now_has(from));
 	a = begin(from, 0);
 	b->from = from + 1;
-	assert_int_equal(answered(ask(WIRE_OBJ_RENAME, from, to, 0, lazy ? WIRE_OBJ_LAZY : 0),
-				  NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_RENAME, from, to, 0,
+					     lazy ? WIRE_OBJ_LAZY : 0), NULL, NULL), 0);
 	end(a, lazy);
 	end(b, lazy);
 }
@@ -244,7 +164,7 @@ static void do_sync(void)
 {
 	uint32_t since = disk.events;
 
-	assert_int_equal(answered(ask(WIRE_OBJ_SYNC, NAMES, NAMES, 0, 0), NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_SYNC, NAMES, NAMES, 0, 0), NULL, NULL), 0);
 	all_durable(since);
 }
 
@@ -258,7 +178,7 @@ static void live(void)
 	for (uint32_t i = 0; i < OPS; i++) {
 		switch (rng_below(&w.rng, 12)) {
 		case 0:
-			stop();
+			daemon_stop();
 			all_durable(disk.events);
 			start();
 			break;
@@ -278,7 +198,7 @@ static void live(void)
 			do_puts();
 		}
 	}
-	stop();
+	daemon_stop();
 	all_durable(disk.events);
 }
 
@@ -292,7 +212,7 @@ static uint32_t look(uint32_t name)
 	ssize_t n;
 	int fd, rc;
 
-	rc = answered(ask(WIRE_OBJ_OPEN, name, NAMES, 0, 0), &info, &fd);
+	rc = daemon_answered(ask(WIRE_OBJ_OPEN, name, NAMES, 0, 0), &info, &fd);
 	if (rc == -ENOENT)
 		return 0;
 	assert_int_equal(rc, 0);
@@ -352,12 +272,6 @@ static bool renames_whole(uint32_t crash)
 	return true;
 }
 
-static void tell(void *arg, const char *what)
-{
-	(void)arg;
-	print_error("%s\n", what);
-}
-
 static void complain(const char *what, uint32_t seed, uint32_t crash)
 {
 	for (uint32_t n = 0; n < NAMES; n++) {
@@ -381,15 +295,15 @@ static void check_start(uint32_t seed, uint32_t crash)
 			complain("not what was promised", seed, crash);
 	if (!renames_whole(crash))
 		complain("half a rename", seed, crash);
-	if (objects_audit(w.o, tell, NULL))
+	if (objects_audit(tierd.o, daemon_tell, NULL))
 		complain("the accounts disagree", seed, crash);
-	assert_int_equal(answered(put_begin(NAMES - 1, extra), NULL, NULL), 0);
-	stop();
+	assert_int_equal(daemon_answered(put_begin(NAMES - 1, extra), NULL, NULL), 0);
+	daemon_stop();
 	start();
 	for (uint32_t n = 0; n < NAMES - 1; n++)
 		if (!same(look(n), w.found[n]))
 			complain("a further start finds something else", seed, crash);
-	stop();
+	daemon_stop();
 }
 
 /* Somewhere from..end: as often as not right before a flush, when there is most to lose. */
@@ -415,7 +329,7 @@ static void crash_once(struct disk_image *m, uint32_t seed, uint32_t crash)
 	from = disk.events;
 	start();
 	if (rng_below(&w.rng, 2)) { /* at any event of the start, too */
-		stop();
+		daemon_stop();
 		events = moment(from, disk.events);
 		disk_crash(m, events, &w.rng);
 		disk_become(m, true);
@@ -429,15 +343,10 @@ static void run(uint32_t seed)
 	static struct disk_image image;
 	struct disk_event *kept;
 	uint32_t events, files;
-	char path[128];
 
-	snprintf(path, sizeof(path), "%s/object-crash.%d",
-		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
 	memset(&w, 0, sizeof(w));
 	w.rng.state = seed;
-	list_init(&w.answers);
-	w.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	disk_open(path);
+	daemon_world("object-crash", LOG_LEVEL_ERROR);
 	live();
 	events = disk.events;
 	files = disk.files;
@@ -450,15 +359,12 @@ static void run(uint32_t seed)
 		crash_once(&image, seed, moment(0, events));
 	}
 	free(kept);
-	image.entries = 0;
-	disk_become(&image, false);
-	disk_close();
-	close(w.wake);
+	daemon_world_end();
 }
 
 static void test_a_crash_leaves_what_was_promised(void **state)
 {
-	uint32_t seed = getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
+	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
 	uint32_t seeds = getenv("SEEDS") ? (uint32_t)atoi(getenv("SEEDS")) : 40;
 
 	(void)state;

@@ -48,7 +48,7 @@
 
 /* ---- the core ----------------------------------------------------------------------------- */
 
-/* Keys that may have a record (recorded.c). */
+/* Keys that may have a record (tombs.c). */
 struct recorded {
 	uint64_t *lsn;
 	uint32_t places; /* a power of two */

@@ -64,10 +64,14 @@ static int replay(struct check_objects *c, int folder, struct object_scan *s,
 	struct object_record r;
 	int rc = 0;
 
-	while (rc == 0 && object_scan_next(s, &r))
-		if (r.type != DISK_OBJECT_HEADER && context_of(c, r.context) &&
-		    !(r.early && r.lsn > settled && unfinished(c, folder, &r)))
-			rc = object_replay(t, &r);
+	while (rc == 0 && object_scan_next(s, &r)) {
+		const struct disk_context *context = context_of(c, r.context);
+		bool is_void = context && object_record_void(&r, context->epoch, time_wall_ms());
+
+		if (r.type != DISK_OBJECT_HEADER && context &&
+		    (is_void || !r.early || r.lsn <= settled || !unfinished(c, folder, &r)))
+			rc = object_replay(t, &r, is_void);
+	}
 	if (s->foreign) {
 		say(c, "the objects there are of another store: %s", c->path);
 		c->faults++;
@@ -101,13 +105,6 @@ static int read_catalog(struct check_objects *c, int folder, struct object_table
 }
 
 /* ---- files --------------------------------------------------------------------------------- */
-
-/* What has lapsed, or is of an old epoch, goes without a record. */
-static bool wanted(const struct check_objects *c, const struct object *x)
-{
-	return x->epoch == context_of(c, x->context)->epoch &&
-	       !(x->expires_ms && x->expires_ms <= time_wall_ms());
-}
 
 /* Its bytes against their sums. */
 static int read_object(int folder, const struct object *x)
@@ -187,8 +184,7 @@ int check_objects(struct check_objects *c)
 	object_table_open(&t, most, c->store_id);
 	rc = folder < 0 ? -errno : read_catalog(c, folder, &t);
 	while (rc == 0 && (x = object_walk(&t, &place)))
-		if (wanted(c, x))
-			look_at(c, folder, x);
+		look_at(c, folder, x);
 	if (rc == 0)
 		rc = look_at_folder(c, folder, &t);
 	object_table_close(&t);

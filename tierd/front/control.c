@@ -125,10 +125,14 @@ static void reply_connection(struct front *f, struct turn *t, struct connection 
 /* No catalog names the context any more: its objects go. */
 static void reply_removed(struct front *f, const struct pending *p, int32_t res)
 {
+	struct core_context_stats stats;
+
 	if (p->kind == PENDING_REMOVE && res == 0 && p->context_uid && f->config.objects)
 		objects_context_gone(f->config.objects, p->context_uid);
-	if (p->kind == PENDING_EPOCH && p->context_uid && f->config.objects)
-		objects_context_changed(f->config.objects, p->context_uid);
+	if (p->kind == PENDING_EPOCH && p->context_uid && f->config.objects &&
+	    core_context_stats(f->config.core, p->context_id, &stats) == 0 &&
+	    stats.spec.uid == p->context_uid)
+		objects_context_changed(f->config.objects, p->context_uid, stats.spec.epoch);
 }
 
 /* Memory of a context that the core did not keep. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves another host on one connection: probes, grants, and as a home of anchors. Pages are sent under leases, straight
- * from where they lie; for those in memory tierd is not asked at all. What lies on NVMe is brought
- * by a stream of tierd's, layer by layer: it keeps each layer until we are done with it, and pushes
- * nothing of this host's own out of memory.
+ * Serves another host on one connection: probes, grants, and as a home of anchors. Pages are sent
+ * under leases, straight from where they lie; for those in memory tierd is not asked at all. What
+ * lies on NVMe is brought by a stream of tierd's, layer by layer: it keeps each layer until we are
+ * done with it, and pushes nothing of this host's own out of memory.
  */
 #include <errno.h>
 #include <string.h>

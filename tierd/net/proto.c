@@ -112,9 +112,11 @@ int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at)
 	if (m->layer != at->layer || m->first != at->at)
 		return -EPROTO;
 	count = cursor_frame(&p->cursor, p->shape, p->blocks, &bytes);
+	if (!count || count != m->count || bytes != m->bytes)
+		return -EPROTO;
 	if (cursor_over(&p->cursor, p->shape))
 		p->state = PULL_CAME;
-	return count && count == m->count && bytes == m->bytes ? 0 : -EPROTO;
+	return 0;
 }
 
 int pull_ended(struct pull *p, const struct net_word *m)

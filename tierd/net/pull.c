@@ -45,6 +45,15 @@ struct job {
 
 /* ---- pullers ------------------------------------------------------------------------------- */
 
+/* Does it bring, from one of our keys on, what we want or what comes before that? */
+static bool brings(const struct puller *p, const struct wanted *w)
+{
+	for (uint32_t i = w->local + 1; i-- > 0;)
+		if (memcmp(&p->from, &w->keys[i], sizeof(p->from)) == 0)
+			return true;
+	return false;
+}
+
 /*
  * A free one, unless another one brings the same already; *same: it does. The last one is for those
  * who wait for it.
@@ -62,8 +71,7 @@ static struct puller *puller_free(struct node *n, const struct wanted *w, bool *
 		if (!p->busy) {
 			found = p;
 			unused++;
-		} else if (p->share == w->share &&
-			   memcmp(&p->from, &w->keys[w->local], sizeof(p->from)) == 0) {
+		} else if (p->share == w->share && brings(p, w)) {
 			*same = true;
 		}
 	}

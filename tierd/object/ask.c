@@ -35,6 +35,14 @@ static void ask_abort(struct objects *o, struct task *t, uint64_t id)
 	task_end(o, t);
 }
 
+static void raise_epoch(struct objects *o, struct object_account *a, uint64_t epoch)
+{
+	if (a->epoch >= epoch)
+		return;
+	a->epoch = epoch;
+	index_drop(o, a);
+}
+
 /* The context's, with what its owner set last. NULL: no memory. */
 static struct object_account *account_of(struct objects *o, const struct object_ask *ask)
 {
@@ -45,10 +53,7 @@ static struct object_account *account_of(struct objects *o, const struct object_
 	if (!a)
 		return NULL;
 	memcpy(a->quota, ask->quota, sizeof(a->quota));
-	if (a->epoch < ask->epoch) {
-		a->epoch = ask->epoch;
-		index_drop(o, a);
-	}
+	raise_epoch(o, a, ask->epoch);
 	return a;
 }
 
@@ -220,17 +225,17 @@ size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire
 	return bytes;
 }
 
-void objects_context_changed(struct objects *o, uint64_t context)
+void objects_context_changed(struct objects *o, uint64_t context, uint64_t epoch)
 {
 	struct object_account *a = object_account(&o->table, context);
 
 	if (a)
-		index_drop(o, a);
+		raise_epoch(o, a, epoch);
 }
 
 void objects_context_gone(struct objects *o, uint64_t context)
 {
-	objects_context_changed(o, context);
+	objects_context_changed(o, context, UINT64_MAX);
 	/* More than these at a time: their objects stay until the next start finds no context. */
 	if (o->gone_count < sizeof(o->gone) / sizeof(o->gone[0]))
 		o->gone[o->gone_count++] = context;

@@ -284,8 +284,8 @@ static int write_records(struct object_files *f, size_t bytes)
 		return rc;
 	make_ready(f, bytes);
 	rc = file_write(f->catalog, f->batch[0], bytes, f->end);
-	if (rc) { /* nothing of it was flushed: cut it off */
-		if (ftruncate(f->catalog, (off_t)f->end))
+	if (rc) { /* part of it may be on the medium: cut it off */
+		if (ftruncate(f->catalog, (off_t)f->end) || fdatasync(f->catalog))
 			f->failed = rc;
 		f->ready = f->end;
 		return rc;
@@ -538,7 +538,7 @@ static int take_all(struct object_files *f, struct object_scan *s)
 	int rc = 0;
 
 	while (rc == 0 && object_scan_next(s, &r)) {
-		if (r.early && r.lsn > settled)
+		if (r.early && r.lsn > settled && !f->config.is_void(f->config.arg, &r))
 			rc = doubt(f, &r);
 		if (rc == 0)
 			rc = f->config.take(f->config.arg, &r);

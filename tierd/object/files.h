@@ -71,6 +71,8 @@ struct object_files_config {
 	const uint64_t *version; /* the last number that was used */
 	/* For each record of the catalog, in order. Errors end the opening. */
 	int (*take)(void *arg, const struct object_record *r);
+	/* Nobody sees what it says any more: its file need not be there. */
+	bool (*is_void)(void *arg, const struct object_record *r);
 	/* Afterwards: is this version still somebody's? */
 	bool (*live)(void *arg, uint64_t version);
 	/* To write the catalog anew: the next record behind the place; false: none. */

@@ -6,14 +6,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "tierd/object/index.h"
 
-static bool context_known(const struct objects *o, uint64_t context)
+/* A record whose context is gone is void, too. */
+static bool is_void_record(void *arg, const struct object_record *r)
 {
+	const struct objects *o = arg;
+
 	for (uint32_t i = 0; i < o->config.contexts; i++)
-		if (o->config.context[i] == context)
-			return true;
-	return false;
+		if (o->config.context[i].uid == r->context)
+			return object_record_void(r, o->config.context[i].epoch, o->wall_ms);
+	return true;
 }
 
 /* One record, in order. Versions whose context is gone are nobody's: their files are swept. */
@@ -23,9 +27,9 @@ static int take(void *arg, const struct object_record *r)
 
 	if (r->version > o->version)
 		o->version = r->version;
-	if (r->type == DISK_OBJECT_HEADER || !context_known(o, r->context))
+	if (r->type == DISK_OBJECT_HEADER)
 		return 0;
-	return object_replay(&o->table, r);
+	return object_replay(&o->table, r, is_void_record(o, r));
 }
 
 /* Every version, in the order of contexts and names. */
@@ -137,6 +141,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 		.log = config->log,
 		.version = &o->version,
 		.take = take,
+		.is_void = is_void_record,
 		.live = live,
 		.each = each,
 		.arg = o,
@@ -146,6 +151,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	if (!o)
 		return -ENOMEM;
 	o->config = *config;
+	o->wall_ms = time_wall_ms();
 	o->resident_most = descriptors();
 	object_table_open(&o->table, config->most, config->seed);
 	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
@@ -159,7 +165,6 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	o->config.context = NULL; /* the caller's; needed until here */
 	o->config.contexts = 0;
 	if (rc) {
-		o->files = NULL;
 		objects_close(o);
 		return rc;
 	}

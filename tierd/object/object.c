@@ -580,6 +580,9 @@ static void step_commit(struct objects *o, struct task *t)
 		step_upload(o, t);
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
+	} else if (t->object->epoch < t->account->epoch) {
+		undo_commit(o, t, false);
+		task_fail(o, t, -ESTALE, "the epoch of its context was raised meanwhile");
 	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
 		undo_commit(o, t, false);
 		task_fail(o, t, -EEXIST, "somebody else made it meanwhile");

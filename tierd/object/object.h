@@ -19,6 +19,11 @@
 struct objects;
 struct object_answer;
 
+/* A context that holds objects, as the store's catalog has it. */
+struct objects_context {
+	uint64_t uid, epoch;
+};
+
 struct objects_config {
 	const char *path;
 	uint64_t store_id;
@@ -31,8 +36,7 @@ struct objects_config {
 	const struct mem_ops *mem;
 	int wake_fd; /* eventfd: objects_turn has something to do */
 	struct log *log;
-	/* uids of the contexts that hold objects */
-	const uint64_t *context;
+	const struct objects_context *context;
 	uint32_t contexts;
 };
 
@@ -82,8 +86,8 @@ void objects_process_dead(struct objects *o, uint32_t connection, uint32_t gener
 void objects_hint(struct objects *o, const struct object_ask *ask);
 /* Its names stay in memory for a while. */
 void objects_hold(struct objects *o, uint64_t context, const struct wire_object_hold *m);
-/* Its epoch was raised. */
-void objects_context_changed(struct objects *o, uint64_t context);
+/* Its epoch was raised: what it has is void, and goes. */
+void objects_context_changed(struct objects *o, uint64_t context, uint64_t epoch);
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 

@@ -36,6 +36,16 @@ struct object_record {
 /* How a version of so many bytes is cut into chunks: sets shift and chunks. */
 void object_record_cut(struct object_record *r, uint64_t size);
 
+/*
+ * It has lapsed, or is of an epoch before this one: it went without a record, and its file may
+ * have, too. What it replaced is void all the same.
+ */
+static inline bool object_record_void(const struct object_record *r, uint64_t epoch,
+				      uint64_t wall_ms)
+{
+	return r->epoch < epoch || (r->expires_ms && r->expires_ms <= wall_ms);
+}
+
 /* The CRC with which a chunk begins (O5). */
 uint32_t object_record_seed(uint64_t context, uint64_t version, uint64_t chunk);
 

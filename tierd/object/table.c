@@ -252,14 +252,14 @@ static void forget(struct object_table *t, struct object *o)
 	object_free(o);
 }
 
-int object_replay(struct object_table *t, const struct object_record *r)
+int object_replay(struct object_table *t, const struct object_record *r, bool is_void)
 {
 	struct object_account *a;
 	struct object *o;
 
 	if (r->type == DISK_OBJECT_MOVE)
 		forget(t, object_find(t, r->context, r->from, r->from_bytes));
-	if (r->type == DISK_OBJECT_REMOVE) {
+	if (r->type == DISK_OBJECT_REMOVE || is_void) {
 		forget(t, object_find(t, r->context, r->name, r->name_bytes));
 		return 0;
 	}

@@ -107,8 +107,11 @@ struct object *object_walk(const struct object_table *t, struct object_place *p)
 struct object *object_enter(struct object_table *t, struct object_account *a, struct object *o);
 /* Take the name off a version, and its charge in NVMe. */
 void object_leave(struct object_table *t, struct object *o);
-/* What a record of the catalog says, in their order; nothing is in memory. -ENOMEM. */
-int object_replay(struct object_table *t, const struct object_record *r);
+/*
+ * What a record of the catalog says, in their order; nothing is in memory. Of one that is void
+ * (object_record_void) the name has nothing. -ENOMEM.
+ */
+int object_replay(struct object_table *t, const struct object_record *r, bool is_void);
 /* The numbers of all named versions, in their order; free() it. NULL: no memory. */
 uint64_t *object_versions(const struct object_table *t);
 bool object_version_in(const uint64_t *versions, uint64_t count, uint64_t version);

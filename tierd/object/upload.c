@@ -203,20 +203,21 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 static void fill(struct objects *o, struct task *t, struct upload *u, const struct object *x)
 {
 	uint64_t charge = object_charge(x->size);
-	struct object_job *job = NULL;
-	int rc = make_room(o, t->account, 0, charge);
+	struct object_job *job = job_new(OBJECT_COPY, t);
+	int rc = -ENOMEM;
 
-	if (rc == 0)
-		job = job_new(OBJECT_COPY, t);
 	if (job) {
 		job->fd = u->fd;
 		job->record.size = x->size;
-		job->other = fcntl(x->fd, F_DUPFD_CLOEXEC, 0);
+		job->other = memfile_share(x->fd, O_RDONLY); /* open: it makes no room for that */
+		rc = job->other < 0 ? job->other : make_room(o, t->account, 0, charge);
 	}
-	if (!job || job->other < 0) {
+	if (rc) {
+		if (job && job->other >= 0)
+			close(job->other);
 		free(job);
 		upload_drop(o, u);
-		task_fail(o, t, rc ? rc : -ENOMEM, "there is no memory for a copy of it");
+		task_fail(o, t, rc, "there is no memory for a copy of it");
 		return;
 	}
 	u->charged = charge;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Homes of anchors, as tierd/net/tell.c and find.c have them around the real homes.h: what became of
- * the blocks of a host's tierd is told each 250 ms, and all of it to members that are others than
- * they were. A tierd's events are here the difference to what was told.
+ * Homes of anchors, as tierd/net/tell.c and find.c have them around the real homes.h: what became
+ * of the blocks of a host's tierd is told each 250 ms, and all of it to members that are others
+ * than they were. A tierd's events are here the difference to what was told.
  */
 #include <stdlib.h>
 #include <string.h>

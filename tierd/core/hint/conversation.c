@@ -32,8 +32,7 @@ int conversations_open(struct core *c)
 	c->conversations.tenant = calloc(THINK_TENANTS, sizeof(*c->conversations.tenant));
 	c->conversations.next_ns = UINT64_MAX;
 	return c->conversations.table && c->conversations.chunk && c->conversations.tenant
-		       ? 0
-		       : -ENOMEM;
+		       ? 0 : -ENOMEM;
 }
 
 void conversations_close(struct core *c)

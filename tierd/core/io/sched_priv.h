@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the scheduler's files share: sched.c (who goes next), sched_raise.c (what became more
- * urgent), sched_queue.c (turns and deadlines), sched_meter.c (what it costs), sched_gap.c (when
- * demand will come). Nothing is allocated after sched_open: a queued operation is a node inside the
- * operation itself.
+ * What the scheduler's files share: sched.c (who goes next), sched_queue.c (turns, deadlines, and
+ * what became more urgent), sched_meter.c (what it costs), sched_gap.c (when demand will come).
+ * Nothing is allocated after sched_open: a queued operation is a node inside the operation itself.
  *
  *   core_io      IDLE -> QUEUED -> FLYING -> IDLE            whole
  *                IDLE -> QUEUED -> CUT -> IDLE               in units: CUT when all are issued

@@ -300,14 +300,13 @@ void run_void(struct core *c, struct run *run, uint32_t i);
 /* dirty.c */
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_promise(struct core *c, struct context *x, uint32_t slot);
+bool writeback_durable(struct core *c, struct context *x, uint32_t slot);
 void writeback_again(struct core *c, struct context *x, uint32_t slot);
 uint32_t dirty_chain(const struct context *x, uint32_t first, uint32_t chain[DISK_RUN_BLOCKS_MAX]);
 bool dirty_grows(const struct core *c, const struct context *x, struct dirty *d,
 		 const uint32_t *chain, uint32_t n);
 bool dirty_due(const struct core *c, const struct context *x, const struct dirty *d);
 uint64_t dirty_next_tick(const struct core *c, const struct context *x);
-
-/* admit.c */
 uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
 		   uint32_t n);
 uint32_t admit_first(struct core *c, struct context *x, uint32_t log);
@@ -359,13 +358,6 @@ void unflushed_add(struct drive *dv, struct context *x, uint32_t slot,
 void flushed_freeze(struct drive *dv);
 void flushed_suspects(struct core *c);
 
-/* recorded.c */
-int recorded_open(struct core *c);
-void recorded_close(struct core *c);
-void recorded_add(struct core *c, const struct context *x, const uint8_t *key, uint64_t lsn);
-bool recorded_may(const struct core *c, const struct context *x, const uint8_t *key,
-		  uint64_t oldest);
-
 /* aside.c */
 bool aside_is(const struct core *c, uint64_t uid);
 int aside_limit(struct core *c, const struct disk_limit *limit);
@@ -396,6 +388,11 @@ void tomb_count(struct context *x, uint64_t bound);
 void tombs_write(struct core *c);
 bool tombs_may(struct core *c, struct context *x, uint64_t oldest);
 void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
+int recorded_open(struct core *c);
+void recorded_close(struct core *c);
+void recorded_add(struct core *c, const struct context *x, const uint8_t *key, uint64_t lsn);
+bool recorded_may(const struct core *c, const struct context *x, const uint8_t *key,
+		  uint64_t oldest);
 
 /* catalog.c */
 void catalog_write(struct core *c, uint64_t token, uint64_t value);

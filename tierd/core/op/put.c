@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts: reserve keys as PENDING, have committed bytes copied into CXL (put_copy.c), and for durable
- * puts wait for the log.
+ * Puts: how they begin and end. Keys are reserved as PENDING; put_commit.c has their bytes copied
+ * into CXL, and waits for the log where they are durable.
  *
  *   reserve: key new -> block PENDING, writers + 1     key there -> "exists"
  *   commit:  COPY jobs -> words READY -> missing = 0 -> COMMITTED -> dirty list
@@ -9,6 +9,11 @@
  *
  * Among equal keys the first commit fills a page; later ones find it taken and skip it, so n ranks
  * that put a replicated part store it once. A hung writer blocks nobody.
+ *
+ * At its end what came is counted and kept as the put says, what nobody brings any more leaves, and
+ * its place is free. Each of these looks at all of its blocks, so each is a walk that goes on in
+ * later events: by the step of who waits for the answer, or, for one whose end nobody waits for
+ * (aborted, expired, its client or context gone), by put_work.
  */
 #include <assert.h>
 #include <errno.h>
@@ -18,6 +23,8 @@
 
 #define EXPIRE_BLOCKS 256u /* incomplete ones of a context looked at every 10 ms */
 #define PUT_HORIZON_NS (3600000 * MS) /* no put is open for longer; put.deadline is at most that */
+
+static void put_let_free(struct core *c, struct put *p);
 
 /* ---- reserve ------------------------------------------------------------------------------ */
 
@@ -353,271 +360,208 @@ static void put_reserve_step(struct core *c, struct request *r)
 		put_reserve(c, r);
 }
 
-/* ---- commit ------------------------------------------------------------------------------- */
+/* ---- retention ---------------------------------------------------------------------------- */
 
-static uint64_t put_visible(const struct put *p)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < p->done; i++)
-		n += block_alive(p->ctx, p->ref[i]) &&
-		     index_block(&p->ctx->ix, p->ref[i].slot)->state == ABI_BLOCK_COMMITTED;
-	return n;
-}
-
-/* For operators: blocks, and how many of them are what the put promises. */
-static void put_view(const struct core *c, const struct request *r, struct core_request_view *out)
-{
-	const struct put *p = r->put;
-
-	(void)c;
-	if (!p)
-		return;
-	out->count = p->args.count;
-	out->done = p->durable ? p->written : (uint32_t)put_visible(p);
-	assert(out->done <= out->count);
-}
-
-/* A block stored before without durability: write it again, into the durable log. */
-static bool make_durable(struct core *c, struct context *x, uint32_t slot)
-{
-	struct block_meta *m = &x->meta[slot];
-
-	if (m->flags & BLOCK_DURABLE)
-		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
-	if (m->persist == PERSIST_REFUSED || block_queued(m)) { /* also: its segment was dropped */
-		writeback_promise(c, x, slot);
-	} else if (m->persist == PERSIST_CLEAN &&
-		   m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
-		stream_page_adopt_block(c, x, slot, ABI_TIER_CXL); /* its only copy from now on */
-		block_unwritten(c, x, slot);
-		m->flags |= BLOCK_DURABLE;
-		writeback_enqueue(c, x, slot);
-	}
-	return false;
-}
-
-/*
- * Has anyone a page of the part in CXL, or on its way there? 1 yes, 0 no, -EAGAIN: not known yet;
- * it is looked at from p->look on.
- */
-static int part_begun(struct core *c, struct put *p, uint32_t slot, uint32_t part)
-{
-	const struct context *x = p->ctx;
-	const struct abi_part *q = &x->spec.geometry.part[part];
-	uint32_t pages = block_words(x, slot) ? q->layers * q->groups : 0;
-	int begun = 0;
-
-	for (; !begun && p->look < pages; p->look++) {
-		if (meter_spent(&c->meter))
-			return -EAGAIN;
-		meter_charge(&c->meter, 1);
-		begun = page_state(index_page(&x->ix, slot, q->page_base + p->look),
-				   ABI_TIER_CXL) != ABI_PAGE_ABSENT;
-	}
-	p->look = 0;
-	return begun;
-}
-
-/* A pending block does not wait for the part any more. */
-static void narrow_part(struct core *c, struct put *p, uint32_t slot, uint32_t part)
+/* What the put says of a block that is committed, if it is its tenant's. */
+void put_retain_block(struct core *c, const struct put *p, uint32_t slot)
 {
 	struct context *x = p->ctx;
 
-	index_block(&x->ix, slot)->parts &= ~(1u << part);
-	block_use_make(x, slot)->missing -=
-		x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;
-	if (block_use(x, slot)->missing)
+	if ((!p->args.priority && !p->args.ttl_ms) || block_salt(x, slot) != p->args.salt)
 		return;
-	block_commit(c, x, slot);
-	writeback_enqueue(c, x, slot);
-	put_retain_block(c, p, slot);
+	retain_say(c, x, slot, p->args.priority, p->args.ttl_ms);
+	if (x->meta[slot].persist == PERSIST_REFUSED)
+		admit_again(c, x, slot, false); /* priority counts there, too */
 }
 
-/*
- * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
- * perhaps hung, writer announced. If these were all that it waited for, it is whole now. False: it
- * is not known yet whether they have begun.
- */
-static bool narrow(struct core *c, struct put *p, uint32_t i)
+/* False: not all of them yet. */
+static bool put_retain(struct core *c, struct put *p)
 {
-	struct context *x = p->ctx;
-	uint32_t slot = p->ref[i].slot, foreign;
-	struct abi_block *b = index_block(&x->ix, slot);
-	int begun;
-
-	meter_charge(&c->meter, 1);
-	if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
+	if (!p->args.priority && !p->args.ttl_ms)
 		return true;
-	foreign = b->parts & ~p->args.parts; /* mostly none */
-	if (foreign)
-		foreign &= ~p->needs;
-	for (; foreign; foreign &= foreign - 1) {
-		uint32_t part = (uint32_t)__builtin_ctz(foreign);
+	for (; p->kept_on < p->done; p->kept_on++) {
+		struct abi_block_ref ref = p->ref[p->kept_on];
 
-		begun = p->begun >> part & 1 ? 1 : part_begun(c, p, slot, part);
-		if (begun < 0)
+		if (meter_spent(&c->meter))
 			return false;
-		p->begun |= (uint32_t)begun << part;
-		if (!begun)
-			narrow_part(c, p, slot, part);
+		meter_charge(&c->meter, 1);
+		if (block_alive(p->ctx, ref) &&
+		    index_block(&p->ctx->ix, ref.slot)->state == ABI_BLOCK_COMMITTED)
+			put_retain_block(c, p, ref.slot);
 	}
-	p->begun = 0;
 	return true;
 }
 
+/* ---- letting go --------------------------------------------------------------------------- */
+
+static void put_unlink(struct core *c, struct put *p)
+{
+	struct put **link = &c->puts.orphans;
+
+	if (p->client < CORE_CLIENTS_MAX)
+		link = &c->client[p->client].puts;
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+}
+
+/* One block of it: pending, it goes, but for one of a sharded put, unless others write it. */
+static void block_free(struct core *c, struct put *p, uint32_t i)
+{
+	struct context *x = p->ctx;
+	uint32_t slot = p->ref[i].slot;
+	const struct block_meta *m = &x->meta[slot];
+	struct block_use *use;
+	bool pending;
+
+	if (bit_get(p->kept, i)) {
+		p->kept[i / 64] &= ~(1ull << i % 64);
+		block_unhold(c, x, slot);
+	}
+	if (!put_mine(p, i))
+		return;
+	p->mine[i / 64] &= ~(1ull << i % 64);
+	use = block_use_make(x, slot);
+	assert(use->writers > 0);
+	use->writers--;
+	pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
+	p->shared |= pending && use->writers;
+	if (m->flags & BLOCK_DROPPED)
+		block_release(c, x, slot);
+	else if (pending && !use->writers &&
+		 !(m->flags & BLOCK_SHARDED && quota_client_lives(c, m->owner)))
+		block_drop(c, x, slot);
+	else
+		block_use_settle(x, slot);
+}
+
 /*
- * All of its blocks are clean in the durable log? A block that went meanwhile fails the put.
- * -EAGAIN: not all were looked at.
+ * Let a put's blocks go and unhook it; who else writes them waits no longer for what this one has
+ * not brought. False: there are more than one event looks at.
  */
-static int put_written(struct core *c, struct request *r)
+static bool put_free(struct core *c, struct put *p)
+{
+	p->committing = true; /* nobody finds it any more */
+	if (!put_places_drop(c, p))
+		return false;
+	for (; p->freed < p->done && !meter_spent(&c->meter); p->freed++) {
+		meter_charge(&c->meter, 1);
+		block_free(c, p, p->freed);
+	}
+	if (p->freed < p->done)
+		return false;
+	if (p->shared)
+		request_wake_phase(c, REQUEST_WRITTEN);
+	put_unlink(c, p);
+	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
+		     ACCOUNT_PUTS);
+	p->used = false;
+	p->next = c->puts.free;
+	c->puts.free = p;
+	return true;
+}
+
+/* The same for one whose end nobody waits for: it goes on in put_work. */
+static void put_let_free(struct core *c, struct put *p)
+{
+	if (put_free(c, p))
+		return;
+	p->freeing = true;
+	p->next_freeing = c->puts.freeing;
+	c->puts.freeing = p;
+}
+
+void put_work(struct core *c)
+{
+	struct put *p;
+
+	while ((p = c->puts.freeing) && !meter_spent(&c->meter)) {
+		struct put *next = p->next_freeing;
+
+		if (put_free(c, p))
+			c->puts.freeing = next;
+	}
+}
+
+/* The client has gone. A committing put ends with its request, when its copies are over. */
+static void put_abort(struct core *c, struct put *p)
+{
+	if (!p->committing)
+		put_let_free(c, p);
+	if (!p->used)
+		return;
+	put_unlink(c, p);
+	p->next = c->puts.orphans;
+	c->puts.orphans = p;
+	p->client = CORE_CLIENTS_MAX;
+}
+
+/* ---- the answer --------------------------------------------------------------------------- */
+
+/*
+ * All of a put is whole: the shorter block that it goes on from is not needed any more. Where no
+ * tombstone finds room it may come back after a restart, and leave as others do.
+ */
+static void put_replace(struct core *c, struct put *p)
+{
+	static const uint8_t none[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	if (memcmp(p->args.replaces, none, sizeof(none)) == 0 || p->epoch != p->ctx->spec.epoch ||
+	    p->replaced)
+		return;
+	p->replaced = true;
+	slot = index_find(&p->ctx->ix, p->args.replaces);
+	if (slot == ABI_SLOT_NONE || index_block(&p->ctx->ix, slot)->state != ABI_BLOCK_COMMITTED)
+		return;
+	tombstone(c, p->ctx, p->args.replaces, core_lsn(c));
+	block_drop(c, p->ctx, slot);
+	c->metrics.blocks_replaced++;
+}
+
+/* How many of its blocks are whole? False: not known yet. */
+static bool count_visible(struct core *c, struct put *p)
+{
+	for (; p->counted < p->done; p->counted++) {
+		struct abi_block_ref ref = p->ref[p->counted];
+
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		p->visible += block_alive(p->ctx, ref) &&
+			      index_block(&p->ctx->ix, ref.slot)->state == ABI_BLOCK_COMMITTED;
+	}
+	return true;
+}
+
+/* It is over, and told so once what came was counted. */
+void put_end(struct core *c, struct request *r, int res)
 {
 	struct put *p = r->put;
 
-	for (; p->written < p->done; p->written++) {
-		struct abi_block_ref ref = p->ref[p->written];
-
-		/* again: who brought the rest may have failed */
-		if (meter_spent(&c->meter) || !narrow(c, p, p->written))
-			return -EAGAIN;
-		if (!block_alive(p->ctx, ref))
-			r->error = -ENOSPC;
-		else if (prove_fails(c, p->ctx, ref.slot))
-			r->error = -EIO;
-		else if (!make_durable(c, p->ctx, ref.slot))
-			return 0;
-		else if (p->ctx->meta[ref.slot].settle == SETTLE_WRITTEN) /* else a flush has it */
-			p->drives |= 1u << block_drive(c, p->ctx, ref.slot)->device;
+	assert(!r->outstanding);
+	if (!p->ending) {
+		p->ending = true;
+		p->res = res;
+		p->counted = p->visible = 0;
 	}
-	return 1;
-}
-
-/* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
-static bool epoch_listed(const struct core *c, const struct context *x)
-{
-	return !c->drives || x->epoch_listed == x->spec.epoch;
-}
-
-static void put_durable_step(struct core *c, struct request *r)
-{
-	if (!r->syncing) {
-		int written = put_written(c, r);
-
-		if (written <= 0) {
-			r->phase = REQUEST_WRITTEN;
-			if (written < 0)
-				request_go_on(c, r);
-			return;
-		}
-		request_sync_from(c, r, r->put->drives ? r->put->drives : 1);
+	if (!p->res && p->epoch != p->ctx->spec.epoch) { /* raised while it was counted */
+		p->res = -ESTALE;
+		p->counted = p->visible = 0;
 	}
-	if (request_synced(c, r) && epoch_listed(c, r->ctx)) {
-		put_end(c, r, r->error);
-		return;
-	}
-	r->phase = REQUEST_SYNC; /* the catalog's flush wakes it, too */
-	request_sync_want(c, r);
-}
-
-void put_let_go(struct core *c, struct put *p)
-{
-	if (p->durable)
-		meter_charge(&c->meter, p->done);
-	for (uint32_t i = 0; p->durable && i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-
-		if (!bit_get(p->kept, i))
-			continue;
-		if (block_alive(p->ctx, p->ref[i]))
-			make_durable(c, p->ctx, slot);
-		if (block_alive(p->ctx, p->ref[i]) && !(p->ctx->meta[slot].flags & BLOCK_DURABLE))
-			continue;
-		p->kept[i / 64] &= ~(1ull << i % 64);
-		block_unhold(c, p->ctx, slot);
-	}
-}
-
-static int put_trouble(const struct request *r)
-{
-	if (r->error)
-		return r->error;
-	if (r->late)
-		return -ETIMEDOUT;
-	return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;
-}
-
-/*
- * Is all of it done, though it was cancelled or its time was over while the last bytes came? A
- * durable put wants more: that it survives is not known.
- */
-static bool put_done(struct core *c, const struct request *r, int trouble)
-{
-	const struct put *p = r->put;
-
-	meter_charge(&c->meter, p->done);
-
-	assert(trouble && !r->outstanding);
-	return (trouble == -ECANCELED || trouble == -ETIMEDOUT) && !p->durable &&
-	       !r->ctx->closing && p->epoch == r->ctx->spec.epoch &&
-	       put_visible(p) == p->args.count;
-}
-
-/* What a durable put finds stored without durability must stay in CXL until it is written again. */
-static void put_keep(struct put *p, uint32_t i)
-{
-	if (!put_mine(p, i) || !block_alive(p->ctx, p->ref[i]))
-		return;
-	block_hold(p->ctx, p->ref[i].slot);
-	p->kept[i / 64] |= 1ull << i % 64;
-}
-
-/* Before the first byte is copied. False: not all of its blocks are ready yet. */
-static bool put_prepare(struct core *c, struct put *p)
-{
-	uint32_t all = p->durable ? 2 * p->done : p->done;
-
-	for (; p->prepared < all && !meter_spent(&c->meter); p->prepared++) {
-		if (p->prepared >= p->done)
-			put_keep(p, p->prepared - p->done);
-		else if (!narrow(c, p, p->prepared))
-			break;
-	}
-	return p->prepared == all;
-}
-
-static void put_commit_step(struct core *c, struct request *r)
-{
-	int trouble = put_trouble(r), gap;
-	uint32_t state;
-
-	r->phase = REQUEST_RUN;
-	if (r->put->ending) {
-		put_end(c, r, 0);
-		return;
-	}
-	if (r->error != -ECONNRESET && !put_prepare(c, r->put)) {
+	if (!count_visible(c, p)) {
 		request_go_on(c, r);
 		return;
 	}
-	if (!trouble && r->cursor < r->total) {
-		if (!put_copy(c, r))
-			return;
-		trouble = r->error;
+	if (!p->res && p->visible == p->args.count)
+		put_replace(c, p);
+	if (!put_retain(c, p) || !put_free(c, p)) {
+		request_go_on(c, r);
+		return;
 	}
-	if (r->outstanding)
-		return; /* request_landed comes back */
-	if (trouble)
-		put_end(c, r, put_done(c, r, trouble) ? 0 : trouble);
-	else if (r->cursor < r->total)
-		request_wake(c, r);
-	else if (!r->syncing && (gap = shard_gap(c, r, &state)))
-		gap < 0			   ? request_go_on(c, r) :
-		state == ABI_PAGE_ABSENT ? request_wake(c, r) :
-					     request_wait_space(c, r);
-	else if (!r->put->durable)
-		put_end(c, r, 0);
-	else
-		put_durable_step(c, r);
+	r->put = NULL;
+	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
+	request_end(c, r, p->res, p->visible, 0);
 }
 
 struct put *put_open(struct core *c, uint32_t client, uint64_t handle)
@@ -625,56 +569,6 @@ struct put *put_open(struct core *c, uint32_t client, uint64_t handle)
 	struct put *p = &c->puts.table[handle % CORE_REQUESTS_MAX];
 
 	return p->used && p->handle == handle && p->client == client && !p->committing ? p : NULL;
-}
-
-/* Is it not there because it came too late? That is known until its place is another's. */
-static bool put_expired(const struct core *c, const struct request *r)
-{
-	const struct put *p = &c->puts.table[r->sqe.handle % CORE_REQUESTS_MAX];
-
-	assert(!p->used || !p->expired || p->freeing);
-	return p->expired && p->handle == r->sqe.handle && p->client == r->client;
-}
-
-static int commit_check(struct core *c, const struct request *r, const struct put *p)
-{
-	const struct client *k = &c->client[r->client];
-	uint64_t bytes = p->block_bytes * p->args.count;
-
-	if (r->sqe.arg_offset % ABI_UNIT || r->sqe.arg_offset > k->open.staging_bytes ||
-	    bytes > k->open.staging_bytes - r->sqe.arg_offset)
-		return -EFAULT;
-	return 0;
-}
-
-static void put_commit_begin(struct core *c, struct request *r)
-{
-	struct put *p = put_open(c, r->client, r->sqe.handle);
-	int err;
-
-	if (!p) {
-		request_end(c, r, put_expired(c, r) ? -ETIMEDOUT : -ENOENT, 0, 0);
-		return;
-	}
-	err = commit_check(c, r, p);
-	if (err) {
-		request_end(c, r, err, 0, 0);
-		return;
-	}
-	c->metrics.puts++;
-	r->ctx = p->ctx;
-	r->put = p;
-	r->total = p->args.count * p->pages;
-	p->committing = true;
-	p->written = 0;
-	if (!p->durable && context_has_nvme(c, p->ctx) &&
-	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > dirty_limit(c, p->ctx)) {
-		c->metrics.puts_dropped++; /* P5: it only serves later reuse */
-		r->status = ABI_STATUS_DROPPED;
-		put_end(c, r, 0);
-		return;
-	}
-	put_commit_step(c, r);
 }
 
 static void put_abort_request(struct core *c, struct request *r)
@@ -779,13 +673,6 @@ const struct op_ops op_put_reserve = {
 	.step = put_reserve_step,
 	.client_gone = put_client_gone,
 	.context_gone = put_context_gone,
-};
-
-const struct op_ops op_put_commit = {
-	.name = "put-commit",
-	.begin = put_commit_begin,
-	.step = put_commit_step,
-	.view = put_view,
 };
 
 const struct op_ops op_put_abort = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_place.c,
- * put_shard.c and put_end.c. A last part of state.h, which includes it.
+ * Puts as the rest of the core calls them, and their inside, for put.c, put_commit.c and
+ * put_place.c. A last part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_PUT_H
 #define TIERD_CORE_PUT_H
@@ -62,17 +62,11 @@ struct put {
 
 /* put.c */
 void put_tick(struct core *c);
-/*
- * It waits for room, as others may that hold as much: what is promised to the durable log by now
- * stays by that alone until it is written, and then makes room for the rest.
- */
-void put_let_go(struct core *c, struct put *p);
-
-/* put_end.c */
-void put_end(struct core *c, struct request *r, int res);
-void put_let_free(struct core *c, struct put *p);
-void put_abort(struct core *c, struct put *p);
 void put_work(struct core *c);
+/* The client's put of that handle while it may still change; else NULL. */
+struct put *put_open(struct core *c, uint32_t client, uint64_t handle);
+/* It is over, and told so once what came was counted. */
+void put_end(struct core *c, struct request *r, int res);
 /* A block of it is committed: what it says of its retention. */
 void put_retain_block(struct core *c, const struct put *p, uint32_t slot);
 
@@ -82,17 +76,10 @@ static inline bool put_mine(const struct put *p, uint32_t i)
 	return bit_get(p->mine, i);
 }
 
-/* put_copy.c: start what copies can start. False: it waits for room, or failed for want of it. */
-bool put_copy(struct core *c, struct request *r);
-
-/* put.c: the client's put of that handle while it may still change; else NULL. */
-struct put *put_open(struct core *c, uint32_t client, uint64_t handle);
-
 /*
  * put_place.c: places that the client may write. Until they are settled, by the end of a copy job
  * in place, their slabs are lent.
  */
-int64_t put_alloc(struct core *c, struct put *p, uint32_t slot, uint32_t page);
 struct put_place *put_place_of(struct put *p, uint32_t cursor); /* NULL: it has none there */
 void put_place_forget(struct put *p, struct put_place *at);
 void put_places_settled(struct core *c, struct context *x, const struct core_copy *copy);
@@ -107,14 +94,18 @@ static inline void put_copy_in_place(struct core_copy *copy, const struct contex
 	copy->dst_tier = ABI_TIER_CXL;
 }
 
-/* put_shard.c */
+/*
+ * put_commit.c. A shard: which pages of a block one writer of several brings (abi/ring.h), and
+ * where they lie in what it hands over.
+ */
 struct shard_page {
 	uint32_t page;
-	uint32_t block;  /* of the put; put_copy.c has it here, dividing takes long */
+	uint32_t block;  /* of the put; the copies have it here, dividing takes long */
 	uint64_t offset; /* in the put's block */
 };
 void shard_measure(const struct context *x, struct put *p);
 struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
-int shard_gap(struct core *c, struct request *r, uint32_t *state);
+/* From its put's reservation, or anybody's room. Negative: there is none. */
+int64_t put_alloc(struct core *c, struct put *p, uint32_t slot, uint32_t page);
 
 #endif

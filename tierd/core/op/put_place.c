@@ -16,21 +16,6 @@
 
 #include "tierd/core/state.h"
 
-/* From its put's reservation, or anybody's room. Negative: there is none. */
-int64_t put_alloc(struct core *c, struct put *p, uint32_t slot, uint32_t page)
-{
-	int64_t place = -ENOENT;
-
-	if (p->reservation)
-		place = reserve_draw(c, p, slot, page);
-	if (place >= 0)
-		return place;
-	place = place_for(c, p->ctx, slot, page, ABI_TIER_CXL);
-	if (place >= 0 && p->reservation)
-		reserve_beside(c, p);
-	return place;
-}
-
 struct put_place *put_place_of(struct put *p, uint32_t cursor)
 {
 	for (uint32_t i = 0; i < p->places; i++)

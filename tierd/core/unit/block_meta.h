@@ -15,7 +15,7 @@
 #define PERSIST_QUEUED 1u  /* dirty: in its context's dirty list */
 #define PERSIST_WRITING 2u /* part of a run under way */
 #define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
-#define PERSIST_REFUSED 4u /* not worth a write (admit.c): CXL has the only copy, in no list */
+#define PERSIST_REFUSED 4u /* not worth a write (dirty.c): CXL has the only copy, in no list */
 #define PERSIST_WANTED 5u  /* dirty, and written whatever the policy says */
 
 #define BLOCK_HEAT_MAX 3u
