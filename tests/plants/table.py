@@ -266,3 +266,12 @@ bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
     "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
 bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",
     "DISK_OBJECT_REMOVE)", CLIENTS)
+bug("old-epoch-shares-an-upload", OBJECT + "upload.c",
+    "!u->unlinked && u->epoch >= u->account->epoch &&", "!u->unlinked &&", CLIENTS)
+bug("failed-read-removes", OBJECT + "object.c",
+    "else if (job->res == -EBADMSG)\n\t\tdrop_dead", "else if (job->res)\n\t\tdrop_dead", CLIENTS)
+bug("epoch-heard-of-at-the-next-question", OBJECT + "ask.c",
+    "if (a)\n\t\traise_epoch(o, a, epoch);",
+    "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
+bug("contexts-that-are-gone-stay-counted", OBJECT + "turn.c",
+    "object_account_done(&o->table, a);", "", CLIENTS)
