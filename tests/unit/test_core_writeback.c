@@ -232,8 +232,8 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 }
 
 /*
- * What is pinned is written again in any case. Were half of the others, too, nothing might be won by
- * dropping the segment: a full store would write the same blocks again and again.
+ * What is pinned is written again in any case. Were half of the others, too, nothing might be won
+ * by dropping the segment: a full store would write the same blocks again and again.
  */
 static void test_dropping_a_segment_gains_beside_pinned_blocks(void **state)
 {

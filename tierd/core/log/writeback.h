@@ -248,7 +248,7 @@ struct drive {
 	uint32_t flush_failures, write_failures, read_failures; /* since the last success */
 	uint32_t dropping; /* evict_segment: 1 + what goes; of its blocks so many may still stay, */
 	uint32_t keep;
-	uint32_t unseen;   /* ... and so many are to be looked at for pinned ones, which come first */
+	uint32_t unseen;   /* ... pinned ones first: so many are yet to be looked at for these */
 	int64_t kept;	   /* evict_oldest: segments up to it are; -ENOENT = none was met */
 	bool leaving;	   /* drain.c: it takes no runs, and its blocks move elsewhere, */
 	bool lost;	   /* ... those that cannot be read are given up, */
