@@ -325,7 +325,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	x->id = *id = index | (uint32_t)++c->context_generation << 16;
 	x->memory = *memory;
 	block_list_init(&x->pending);
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+	for (uint32_t log = 0; log < CORE_LOGS; log++)
 		block_list_init(&x->dirty[log].list);
 	c->context[index] = x; /* core_context_free undoes all of it */
 	c->contexts++;

@@ -60,7 +60,7 @@ struct context {
 	uint32_t classes;
 	uint32_t block_places[ABI_PARTS_MAX]; /* of each class, of a whole block */
 	struct block_list pending;
-	struct dirty dirty[CORE_RUNS_MAX];
+	struct dirty dirty[CORE_LOGS];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */
