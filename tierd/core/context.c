@@ -271,6 +271,10 @@ static void format_index(struct core *c, struct context *x)
 	memcpy(header.fingerprint, x->spec.fingerprint, sizeof(header.fingerprint));
 	header.epoch = x->spec.epoch;
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
+	if (x->memory.former && former_open(&x->left, &x->ix, x->memory.former,
+					    x->memory.former_slots))
+		x->left = NULL; /* references to its blocks are stale, then */
+	x->memory.former = NULL;
 }
 
 /* wanted: 1 + an index, which may be beyond all, 0 = the first that is free. */

@@ -409,6 +409,8 @@ struct core_context_memory {
 	void *index;
 	void *mem[ABI_MEM_TIERS];
 	uint32_t at; /* 1 + the index that its id is to have (handover), 0 = any */
+	const void *former;    /* a former daemon's index, until core_handover_take; NULL = none */
+	uint64_t former_slots; /* ... of which so many were used */
 };
 
 /*

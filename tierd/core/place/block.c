@@ -21,7 +21,7 @@ static bool tried(const struct core *c)
 
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 {
-	uint32_t slot = index_slot_alloc(&x->ix);
+	uint32_t slot = former_slot(x->left, &x->ix, key);
 	struct block_meta *m;
 	struct abi_block *b;
 
