@@ -715,6 +715,35 @@ static void test_a_raised_epoch_gives_room_back(void **state)
 	world_end();
 }
 
+/* Contexts come and go, more at a time than a turn deletes objects: nothing is left of them. */
+static void test_contexts_that_are_gone_leave_nothing(void **state)
+{
+	struct wire_object m = { .header.type = WIRE_OBJ_STAT, .name = "a" };
+	struct object_ask a = { .who = { 1, 0, 0 }, .writable = true, .message = &m };
+	struct objects_stats s;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	for (uint32_t i = 0; i < 200; i++) {
+		a.context = 1000 + i;
+		assert_int_equal(daemon_answered(daemon_ask(&a), NULL, NULL), -ENOENT);
+	}
+	objects_stats(tierd.o, &s);
+	assert_in_range(s.accounts, 201, 202);
+	objects_context_gone(tierd.o, daemon_context[0].uid);
+	for (uint32_t i = 0; i < 300; i++)
+		objects_context_gone(tierd.o, 1000 + i);
+	for (uint32_t i = 0; i < 300 && s.accounts > 1; i++) {
+		skew_ns += 10 * NS_PER_MS;
+		drain();
+		objects_stats(tierd.o, &s);
+	}
+	assert_in_range(s.accounts, 0, 1);
+	assert_int_equal(s.used[OBJECT_CXL] + s.used[OBJECT_NVME], 0);
+	world_end();
+}
+
 static void test_clients_see_what_may_be_true(void **state)
 {
 	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
@@ -733,6 +762,7 @@ int main(void)
 		cmocka_unit_test(test_a_raised_epoch_parts_who_writes),
 		cmocka_unit_test(test_a_failed_read_may_be_asked_again),
 		cmocka_unit_test(test_a_raised_epoch_gives_room_back),
+		cmocka_unit_test(test_contexts_that_are_gone_leave_nothing),
 		cmocka_unit_test(test_clients_see_what_may_be_true),
 	};
 
