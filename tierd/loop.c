@@ -11,6 +11,8 @@
  * LULL_NS where the device is busy for longer than a wake-up matters: turning for nothing takes
  * time from the engines' threads, and in a virtual machine from the thread that is the device. It
  * wakes for one of: the front's epoll set, a worker's, a signal, the device, the core's next tick.
+ * A client that slept on the loop's processor when it was woken waits there for a loop that turns:
+ * so once after each sleep the loop gives way to such a one, for WAY_NS.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
  */
@@ -35,6 +37,7 @@
 #define ACTIVE_NS (1 * NS_PER_MS)   /* without events until the loop sleeps */
 #define LULL_NS (30 * NS_PER_US)    /* the same, when the device will keep it waiting ... */
 #define LONG_NS (2 * NS_PER_MS)     /* ... for so long */
+#define WAY_NS (30 * NS_PER_US)     /* what a client takes to wake up and look */
 #define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
 #define ANSWER_NS (20 * NS_PER_MS)  /* for requests under way: later ones are asked again */
@@ -331,13 +334,36 @@ static bool turn(struct shell *s)
 	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
 }
 
+/* At most so long; false: a job has ended meanwhile. */
+static bool sleep_for(struct shell *s, uint64_t ns)
+{
+	struct loop *l = &s->loop;
+	struct __kernel_timespec ts = { .tv_sec = (int64_t)(ns / NS_PER_S),
+					.tv_nsec = (long long)(ns % NS_PER_S) };
+	struct io_uring_cqe *cqe;
+
+	if (!worker_sleep(s->workers))
+		return false;
+	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
+	worker_awake(s->workers);
+	l->tick_wanted = true;
+	return true;
+}
+
+/* It yields nothing to other control groups, so sched_yield(2) will not do. */
+static void give_way(struct shell *s)
+{
+	if (!sleep_for(s, WAY_NS))
+		return;
+	s->loop.slept = false;
+	s->obs.gave_way++;
+}
+
 static void nap(struct shell *s)
 {
 	struct loop *l = &s->loop;
 	uint64_t now = l->turn.now_ns, next = core_next_tick(s->core);
 	uint64_t left = next > now ? next - now : 0;
-	struct __kernel_timespec ts;
-	struct io_uring_cqe *cqe;
 
 	if (left > front_next(s->front))
 		left = front_next(s->front);
@@ -347,16 +373,12 @@ static void nap(struct shell *s)
 		left = SLEEP_MAX_NS;
 	if (l->phase != LOOP_RUN && left > ACTIVE_NS)
 		left = ACTIVE_NS;
-	if (left < SHORT_NS || !worker_sleep(s->workers)) {
+	if (left < SHORT_NS || !sleep_for(s, left)) {
 		l->tick_wanted = left < SHORT_NS;
 		cpu_relax();
 		return;
 	}
-	ts.tv_sec = (int64_t)(left / NS_PER_S);
-	ts.tv_nsec = (long long)(left % NS_PER_S);
-	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
-	worker_awake(s->workers);
-	l->tick_wanted = true;
+	l->slept = true;
 	s->obs.sleeps++;
 }
 
@@ -369,6 +391,8 @@ int loop_run(struct shell *s)
 	while (l->phase != LOOP_END) {
 		if (turn(s))
 			nap(s);
+		else if (!l->tick_wanted && front_woke_here(s->front) && l->slept)
+			give_way(s);
 		else
 			cpu_relax();
 	}

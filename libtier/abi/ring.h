@@ -96,7 +96,8 @@ struct abi_region_header {
 	/* line: written by the client */
 	uint32_t sq_tail;
 	uint32_t cq_head;
-	uint32_t cq_wait; /* 1: the client sleeps, or is about to, on its completion eventfd */
+	uint32_t cq_wait; /* not 0: the client sleeps, or is about to, on its completion eventfd;
+			     1 + the processor that it was on (1, too, if it cannot say) */
 	uint32_t goodbye; /* 1: the client holds no lease and takes none any more (R4) */
 	uint32_t reserved2[12];
 	/* line: written by the daemon */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -189,6 +190,38 @@ static void test_completions_wake_who_waits(void **state)
 	assert_int_equal(count, 1); /* one for all of a turn */
 	leave(&p);
 	turn(0);
+}
+
+/* Who slept elsewhere, or does not sleep, is not in the loop's way. */
+static void test_who_slept_here_is_told(void **state)
+{
+	static const struct {
+		int from_here;
+		bool told;
+	} waits[] = { { 0, true }, { 1, false }, { -1, false } };
+	cpu_set_t all, one;
+	struct peer p;
+	int here;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	here = sched_getcpu();
+	CPU_ZERO(&one);
+	CPU_SET(here, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	greet(&p);
+	ring_bell(&p);
+	turn(0);
+	for (size_t i = 0; i < COUNT(waits); i++) {
+		p.region->cq_wait = (uint32_t)(1 + here + waits[i].from_here);
+		push(&p);
+		turn(0);
+		assert_int_equal(front_woke_here(fx.front), waits[i].told);
+		assert_false(front_woke_here(fx.front));
+	}
+	leave(&p);
+	turn(0);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 /* However many there are: each of them. */
@@ -665,6 +698,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_turns_are_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_descriptor_for_a_caller, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_completions_wake_who_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_slept_here_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_are_woken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_areas_lie_apart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),

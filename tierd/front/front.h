@@ -125,6 +125,9 @@ void front_wake(struct front *f, uint32_t client);
 /* Wake those who wait for completions posted since the last call. */
 void front_flush(struct front *f);
 
+/* Was one of these, since the last call, asleep on the processor that woke it? */
+bool front_woke_here(struct front *f);
+
 /* CORE_AC_REPLY. False = the token is not of the front. */
 bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, uint64_t value);
 
