@@ -55,21 +55,25 @@ static uint32_t now_s(const struct fleet *f, const struct host *h)
 	return (uint32_t)(fleet_clock(f, h) / SECOND);
 }
 
-/* What is told to a home; does its table forget somebody for it (K3)? */
+/* What is told to a home, one by one: does its table forget somebody for it (K3)? */
 static void take(struct fleet *f, struct host *h, const struct net_hold *m, uint32_t from)
 {
 	const struct net_holding *one = (const void *)(m + 1);
 	char name[12];
 
 	for (uint32_t i = 0; i < m->count; i++) {
+		const struct {
+			struct net_hold m;
+			struct net_holding one;
+		} word = { .m = { .count = 1 }, .one = one[i] };
 		const struct homes_slot *w = &h->slot[one[i].tag & (HOME_ROOM - 1)];
 		uint32_t used = 0;
 
 		while (used < HOMES_WINDOW && w[used].tag)
 			used++;
 		h->forgot |= used == HOMES_WINDOW && !one[i].gone;
+		homes_take(&h->homes, &word.m, homes_host(name_of(name, from)), now_s(f, h));
 	}
-	homes_take(&h->homes, m, homes_host(name_of(name, from)), now_s(f, h));
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
