@@ -4,8 +4,9 @@
                            [--topic TEXT] [--integer-hashes] [--socket PATH]
 
 What a router that reads vLLM's KV events sees: messages of three parts (topic, number, batch), the
-numbers without a gap from 0 on. A batch is vLLM's KVEventBatch: BlockStored, BlockRemoved and
-AllBlocksCleared, as vllm.distributed.kv_events has them.
+numbers without a gap, and larger at each start of this process: who was there before sees a gap. A
+batch is vLLM's KVEventBatch: BlockStored, BlockRemoved and AllBlocksCleared, as
+vllm.distributed.kv_events has them.
 
 - A block's hash is its key in tier, 32 bytes; --integer-hashes: its last 8 as a number, as vLLM
   makes them. Token ids are not known here and are left empty: route by hashes.
@@ -34,6 +35,7 @@ import zmq
 EVENTS = 256  # of one look
 WAIT_NS = 50_000_000
 RETRY_S = 0.2
+PER_S_BITS = 16  # more messages than that in a second, for as long as it runs, are never sent
 END = (-1).to_bytes(8, "big", signed=True)
 MEDIUM = {tier.lib.TIER_HBM: "GPU", tier.lib.TIER_CXL: "CPU", tier.lib.TIER_NVME: "STORAGE"}
 NO_KEY = bytes(32)
@@ -52,7 +54,7 @@ class Publisher:
         self.replay = context.socket(zmq.ROUTER)
         self.replay.setsockopt(zmq.SNDHWM, 2 * options.kept)
         self.replay.bind(options.replay)
-        self.number = 0
+        self.number = int(time.time()) << PER_S_BITS
         self.kept = collections.deque(maxlen=options.kept)
         self.blocks = {}  # by key: (parent, medium)
         self.block_tokens = 0
