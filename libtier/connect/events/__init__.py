@@ -32,8 +32,10 @@ import msgspec
 import tier
 import zmq
 
-EVENTS = 256  # of one look
-WAIT_NS = 50_000_000
+EVENTS = 256  # of one call
+LOOK_MS, BUSY_MS = 30, 1  # between two looks, where the last one found few events, or many
+MANY, MOST = 64, 4096  # of a look; the ring has 1,024
+CHECK_LOOKS = 20  # then the daemon is looked for, which may have come anew
 RETRY_S = 0.2
 PER_S_BITS = 16  # more messages than that in a second, for as long as it runs, are never sent
 END = (-1).to_bytes(8, "big", signed=True)
@@ -107,9 +109,10 @@ class Publisher:
                    for key, (parent, medium) in self.blocks.items()]
         return msgspec.msgpack.encode([time.time(), events])
 
-    def answer(self):
-        """Requests of the replay socket that are there."""
-        while self.replay.poll(0):
+    def answer(self, wait_ms):
+        """Requests of the replay socket; the first one is waited for."""
+        while self.replay.poll(wait_ms):
+            wait_ms = 0
             who, *rest = self.replay.recv_multipart()
             if len(rest) != 2 or rest[0] or len(rest[1]) != 8:
                 continue  # not a request
@@ -132,6 +135,20 @@ def events_of(call, handle, buffer, *rest):
     return [buffer[i] for i in range(tier.check(n, "events"))]
 
 
+def look(publisher, handle, buffer):
+    """What has come, as one message; how many events, or None: some were lost."""
+    told, count, found = [], 0, True
+    while found and count < MOST:
+        found = events_of(tier.lib.tier_events_read, handle, buffer, 0)
+        count += len(found or [])
+        for event in found or []:
+            told += publisher.take(event)
+    if found is None:
+        return None
+    publisher.send(told)
+    return count
+
+
 def begin(publisher, handle, buffer):
     """All that is there, to subscribers that know nothing. False: try again later."""
     events = [CLEARED]
@@ -147,18 +164,19 @@ def follow(publisher, context):
     out = tier.ffi.new("tier_events **")
     tier.check(tier.lib.tier_events_open(context.handle, out), "events")
     handle, buffer = out[0], tier.ffi.new("struct tier_event[]", EVENTS)
-    known = False
+    known, looks, count = False, 0, 0
     try:
         while True:
-            publisher.answer()
+            publisher.answer(BUSY_MS if count > MANY else LOOK_MS)
+            looks += 1
+            if not known or looks % CHECK_LOOKS == 0:
+                tier.lib.tier_check(context.tier.handle)
             if not known:
-                tier.lib.tier_check(context.tier.handle)  # attach to a daemon that came anew
                 known = begin(publisher, handle, buffer)
                 if not known:
                     time.sleep(RETRY_S)
                 continue
-            found = events_of(tier.lib.tier_events_read, handle, buffer, WAIT_NS)
-            known = found is not None
-            publisher.send([told for event in found or [] for told in publisher.take(event)])
+            count = look(publisher, handle, buffer)
+            known, count = count is not None, count or 0
     finally:
         tier.lib.tier_events_close(handle)
