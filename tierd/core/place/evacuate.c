@@ -479,7 +479,7 @@ static bool walk_block(struct core *c)
 	struct evacuation *e = &c->evacuation;
 
 	for (; e->page < e->ctx->ix.pages_per_block; e->page++) {
-		if (c->meter.items >= METER_AHEAD)
+		if (c->meter.items >= meter_ahead(&c->meter))
 			return false;
 		if ((e->slot + e->page) % 128 == 0)
 			meter_charge_words(&c->meter, 128);
