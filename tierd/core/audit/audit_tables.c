@@ -195,6 +195,10 @@ void audit_tables(struct audit *a, const struct context *x)
 		audit_prefixes(a, x);
 		audit_index(a, x);
 		audit_descs(a, x);
+		if (tables_of(x) > x->table_bytes)
+			audit_tell(a, "context %s: its tables have %llu bytes, and are charged %llu",
+				   x->spec.name, (unsigned long long)tables_of(x),
+				   (unsigned long long)x->table_bytes);
 	} else {
 		audit_tell(a, "out of memory for the recount");
 	}

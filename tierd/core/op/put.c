@@ -94,13 +94,17 @@ static bool slots_come(const struct core *c, const struct context *x)
 /* A slot for a new block, and room for what it takes of tables. */
 static uint32_t pending_slot(struct core *c, struct context *x, struct put *p, const uint8_t *key)
 {
-	uint64_t used = x->ix.slots_used;
-	uint32_t slot = block_new(c, x, key);
+	bool room = tables_slot(c, x);
+	uint32_t slot = room ? block_new(c, x, key) : ABI_SLOT_NONE;
 
-	if (slot == ABI_SLOT_NONE ||
-	    tables_begin(x, slot, p->needs, x->ix.slots_used > used, &p->room))
+	if (slot != ABI_SLOT_NONE) {
+		quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
+		room = tables_begin(c, x, slot, p->needs);
+	}
+	if (room)
 		return slot;
-	block_unnew(c, x, slot);
+	if (slot != ABI_SLOT_NONE)
+		block_unnew(c, x, slot);
 	p->short_of_tables = true;
 	return ABI_SLOT_NONE;
 }
@@ -127,7 +131,6 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
-	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 	if (block_policy(x, slot, ABI_TIER_CXL))
 		block_lanes(x, slot)->policy->expect(block_policy(x, slot, ABI_TIER_CXL),
 						     ABI_SLOT_NONE, key);
@@ -312,7 +315,7 @@ static void put_reserve(struct core *c, struct request *r)
 	shard_measure(x, p);
 	prompt_begin(c, p);
 	meter_charge(&c->meter, p->args.count); /* no more keys fit than are a piece */
-	p->room = tables_room(c, x, &limit);
+	tables_count(c, x);
 	p->short_of_tables = p->collides = false;
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
 		index_prefetch(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
@@ -323,10 +326,10 @@ static void put_reserve(struct core *c, struct request *r)
 		put_let_free(c, p);
 	else
 		prompt_end(c, p);
-	tables_count(c, x);
 	if (err)
 		aux = 0;
 	if (err == -ENOSPC && p->short_of_tables) {
+		tables_room(c, x, &limit);
 		aux = tables_held(limit);
 		c->metrics.limit_refusals++;
 	}

@@ -37,12 +37,16 @@ void tables_close(struct core *c);
 int tables_may_make(const struct core *c, const struct disk_context *spec,
 		    const struct core_context_plan *plan, char *why, size_t why_bytes);
 void tables_join(struct core *c, struct context *x);
-void tables_map(struct core *c, struct context *x);
 void tables_leave(struct core *c, struct context *x);
 void tables_count(struct core *c, struct context *x);
+void tables_come_back(struct core *c, struct context *x);
+int tables_may_swap(struct core *c, struct context *x, const struct lanes *next);
 uint64_t tables_of(const struct context *x);
 uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit);
-bool tables_begin(struct context *x, uint32_t slot, uint64_t parts, bool grown, uint64_t *room);
+bool tables_lend(struct core *c, struct context *x);
+bool tables_slot(struct core *c, struct context *x);
+void tables_lane(struct context *x, uint32_t lane);
+bool tables_begin(struct core *c, struct context *x, uint32_t slot, uint64_t parts);
 void tables_settled(struct context *x, uint32_t slot);
 bool tables_want(struct context *x);
 uint64_t tables_held(uint32_t limit);
