@@ -306,6 +306,42 @@ static void test_a_lane_without_room_is_refused(void **state)
 	host_audit(&host);
 }
 
+/* One salt has three quarters of a context's slots at most, while others have some. */
+static void test_a_salt_leaves_slots_to_others(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	one_host_off(NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 8 * RUN;
+	one_host_boot(&spec, 2);
+	assert_int_equal(reserve(9, 0), 0);
+	for (uint32_t n = 1; n < 7; n++)
+		assert_int_equal(reserve(7, n * RUN), 0);
+	assert_int_equal(reserve(7, 7 * RUN), -ENOSPC);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_TIER, 1 + ABI_HELD_TABLES);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT & 255, ABI_LIMIT_SALT);
+	assert_int_equal(reserve(9, 7 * RUN), 0);
+	assert_int_equal(context()->ix.slots_used, 8 * RUN);
+	host_audit(&host);
+}
+
+/* Alone it has all of them. */
+static void test_a_salt_alone_has_all_slots(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	one_host_off(NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 8 * RUN;
+	one_host_boot(&spec, 2);
+	for (uint32_t n = 0; n < 8; n++)
+		assert_int_equal(reserve(7, n * RUN), 0);
+	assert_int_equal(context()->ix.slots_used, 8 * RUN);
+}
+
 /* What blocks come to have while they are there was charged with their slots. */
 static void test_what_blocks_have_later_is_charged_already(void **state)
 {
@@ -357,6 +393,8 @@ int main(void)
 		CASE(test_memory_of_lanes),
 		cmocka_unit_test_setup_teardown(test_a_lane_without_room_is_refused, begin, end),
 		CASE(test_what_blocks_have_later_is_charged_already),
+		CASE(test_a_salt_leaves_slots_to_others),
+		CASE(test_a_salt_alone_has_all_slots),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

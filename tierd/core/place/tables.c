@@ -52,6 +52,12 @@ void tables_close(struct core *c)
 	free(c->tables.user);
 }
 
+/* Of what all have, so much one user may have; of a context's slots, one salt. */
+static uint64_t user_most(uint64_t all)
+{
+	return all / 4 * 3;
+}
+
 /* ---- users -------------------------------------------------------------------------------- */
 
 static struct tables_user *user_find(const struct core *c, uint32_t uid)
@@ -78,10 +84,6 @@ static struct tables_user *user_take(struct core *c, uint32_t uid)
 	return u;
 }
 
-static uint64_t user_most(uint64_t all)
-{
-	return all / 4 * 3;
-}
 
 /* ---- addresses ---------------------------------------------------------------------------- */
 
@@ -176,6 +178,11 @@ static uint64_t most_of(const struct context *x, uint64_t slots)
 	       descs_own_bytes(&x->descs, slots) + slots * OWN_SLOT_BYTES +
 	       lanes_most(&x->lanes, slots) + (x->former ? lanes_most(x->former, slots) : 0) +
 	       x->begun * DESCS_GROUP_BYTES;
+}
+
+uint64_t tables_most(const struct context *x)
+{
+	return x->ix.header ? most_of(x, x->ix.slots_used) : 0;
 }
 
 void tables_join(struct core *c, struct context *x)
@@ -300,19 +307,43 @@ static __attribute__((noinline)) uint32_t fresh(const struct context *x, uint32_
 	return n;
 }
 
-/* A slot is about to be taken. False: it would be a new one, and there is no room for that. */
-bool tables_slot(struct core *c, struct context *x)
+/*
+ * May the salt make the table grow? While others have blocks there it has three quarters of the
+ * slots that there can be; from then on what it puts takes slots that are free.
+ */
+static bool salt_may(const struct context *x, uint64_t salt, uint64_t left)
 {
-	uint64_t slots = x->ix.slots_used, more;
+	uint32_t account = ledger_find(&x->salts, salt);
+	uint64_t slots = x->ix.slots_used, own;
+
+	if (!salt)
+		return true;
+	if (account == LEDGER_NONE && !x->salts.free)
+		account = LEDGER_OTHER;
+	own = account == LEDGER_NONE ? 0 : x->salts.account[account].uses;
+	slots += left < x->ix.blocks_max - slots ? left : x->ix.blocks_max - slots;
+	return own >= x->slots_live || own < user_most(slots);
+}
+
+/*
+ * A slot is about to be taken, for a block of that salt. Returns 0, or whose limit it is that lets
+ * no table grow for a new one (ABI_LIMIT_*).
+ */
+uint32_t tables_slot(struct core *c, struct context *x, uint64_t salt)
+{
+	uint64_t slots = x->ix.slots_used, more, room;
 	uint32_t limit;
 
 	if (x->ix.slots_free || slots == x->ix.blocks_max)
-		return true;
+		return ABI_LIMIT_NONE;
 	more = most_of(x, slots + 1) - most_of(x, slots);
-	if (more > room_of(c, x, &limit))
-		return false;
+	room = room_of(c, x, &limit);
+	if (more > room)
+		return limit;
+	if (!salt_may(x, salt, room / more))
+		return ABI_LIMIT_SALT;
 	charge(c, x, more);
-	return true;
+	return ABI_LIMIT_NONE;
 }
 
 /* Some block is in that lane: it is charged with the next count, in whichever lanes it is. */
@@ -324,15 +355,14 @@ void tables_lane(struct context *x, uint32_t lane)
 }
 
 /* A block comes into that lane. False: there is no room for its instances. */
-static bool lane_comes(struct core *c, struct context *x, uint32_t lane)
+static bool lane_comes(struct core *c, struct context *x, uint32_t lane, uint32_t *limit)
 {
 	uint8_t named = x->lanes.named, former = x->former ? x->former->named : 0;
 	uint64_t room, more;
-	uint32_t limit;
 
 	if (named >> lane & 1)
 		return true;
-	room = tables_room(c, x, &limit);
+	room = tables_room(c, x, limit);
 	tables_lane(x, lane);
 	more = most_of(x, x->ix.slots_used) - x->table_bytes;
 	if (more <= room) {
@@ -347,20 +377,30 @@ static bool lane_comes(struct core *c, struct context *x, uint32_t lane)
 
 /*
  * A new block with these parts, in a slot that was just taken; its lane is known. What it may come
- * to is announced. False: there is no room, nothing was done.
+ * to is announced. Returns 0, or whose limit it is that has no room for it: nothing was done.
  */
-bool tables_begin(struct core *c, struct context *x, uint32_t slot, uint64_t parts)
+uint32_t tables_begin(struct core *c, struct context *x, uint32_t slot, uint64_t parts)
 {
 	uint32_t groups = descs_backed(&x->descs, slot) ? 0 : fresh(x, slot, parts), limit;
 	uint64_t bytes = (uint64_t)groups * DESCS_GROUP_BYTES;
 
-	if (!lane_comes(c, x, block_lane(x, slot)) || bytes > room_of(c, x, &limit))
-		return false;
+	if (!lane_comes(c, x, block_lane(x, slot), &limit) || bytes > room_of(c, x, &limit))
+		return limit;
 	if (groups)
 		block_use_make(x, slot)->begun = groups;
 	x->begun += groups;
 	charge(c, x, bytes);
-	return true;
+	return ABI_LIMIT_NONE;
+}
+
+/* A group of it has memory now: what was announced is there. (What a start brings back was not.) */
+void tables_touched(struct context *x, uint32_t slot)
+{
+	if (!block_use(x, slot)->begun)
+		return;
+	assert(x->begun);
+	block_use_make(x, slot)->begun--;
+	x->begun--;
 }
 
 /* It is pending no more, and has block_use.begun: what it took counts by itself. */
