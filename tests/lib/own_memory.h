@@ -49,7 +49,8 @@ static inline __attribute__((unused)) uint64_t own_memory(int pid)
 			continue;
 		name[n] = '\0';
 		if (strncmp(name, "/memfd:", 7) || strstr(name, "tier-cxl") ||
-		    strstr(name, "tier-hbm") || strstr(name, "tier-object") || fstatat(dirfd(dir), e->d_name, &st, 0))
+		    strstr(name, "tier-hbm") || strstr(name, "tier-object") ||
+		    fstatat(dirfd(dir), e->d_name, &st, 0))
 			continue;
 		bytes += (uint64_t)st.st_blocks * 512;
 	}

@@ -213,6 +213,8 @@ static void charge(struct core *c, struct context *x, uint64_t more)
 	c->tables.user[x->user].bytes += more; /* modulo 2^64 */
 	c->tables.bytes += more;
 	x->table_bytes += more;
+	assert(x->table_bytes <= c->tables.user[x->user].bytes);
+	assert(c->tables.user[x->user].bytes <= c->tables.bytes);
 }
 
 /* The sums follow what it may come to. */
@@ -316,6 +318,7 @@ static bool salt_may(const struct context *x, uint64_t salt, uint64_t left)
 	uint32_t account = ledger_find(&x->salts, salt);
 	uint64_t slots = x->ix.slots_used, own;
 
+	assert(slots < x->ix.blocks_max);
 	if (!salt)
 		return true;
 	if (account == LEDGER_NONE && !x->salts.free)
