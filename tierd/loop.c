@@ -37,6 +37,7 @@
 #define LONG_NS (2 * NS_PER_MS)     /* ... for so long */
 #define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
+#define ANSWER_NS (20 * NS_PER_MS)  /* for requests under way: later ones are asked again */
 #define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
 
 /* user_data of our own entries; the drive's have a bit of DRIVE_TAG set. */
@@ -104,6 +105,7 @@ int loop_signals(struct shell *s)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR2);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return -errno;
 	s->loop.fd[LOOP_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -169,6 +171,15 @@ static void settle(struct shell *s)
 	l->phase_end_ns = l->turn.now_ns + SETTLE_NS;
 }
 
+/* Who connects queues up where a next daemon may come. */
+static void unlisten(struct shell *s)
+{
+	if (notify_keeps())
+		s->handover.socket = front_leave_socket(s->front);
+	else
+		front_unlisten(s->front);
+}
+
 static void take_signal(struct shell *s)
 {
 	struct loop *l = &s->loop;
@@ -179,6 +190,8 @@ static void take_signal(struct shell *s)
 	while (read(l->fd[LOOP_SIGNAL], &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		if (info.ssi_signo == SIGHUP)
 			startup_reload(s);
+		else if (info.ssi_signo == SIGUSR2 && notify_keeps())
+			l->restart = true;
 		else
 			l->signals++;
 	}
@@ -186,7 +199,7 @@ static void take_signal(struct shell *s)
 		return;
 	if (l->phase == LOOP_RUN) {
 		notify_stopping();
-		front_unlisten(s->front);
+		unlisten(s);
 	}
 	if (l->signals > 1) {
 		log_warn(&s->log, "second signal: not waiting for write-back", NULL, NULL, "");
@@ -206,7 +219,7 @@ static bool settled(const struct shell *s)
 	return dispatch_idle(s) && (!s->objects || objects_idle(s->objects));
 }
 
-/* DRAIN -> SETTLE -> END */
+/* DRAIN or ANSWER -> SETTLE -> END */
 static void advance(struct shell *s)
 {
 	struct loop *l = &s->loop;
@@ -217,18 +230,32 @@ static void advance(struct shell *s)
 			log_warn(&s->log, "stopping with blocks not written", NULL,
 				 "look at the store's device", "");
 		settle(s);
+	} else if (l->phase == LOOP_ANSWER && (late || front_answered(s->front))) {
+		settle(s);
 	} else if (l->phase == LOOP_SETTLE && (late || settled(s))) {
 		l->phase = LOOP_END;
 	}
 }
 
-/* What is dirty is handed over, too: nothing new begins. */
-static void upgrade(struct shell *s)
+/* What is dirty is handed over, too. */
+static bool leaves_dirty(const struct loop *l)
 {
-	log_info(&s->log, "upgrade: handing over to", s->handover.program, "");
+	return l->upgrade || l->restart;
+}
+
+/* What is under way is answered first, where that is soon: clients ask the rest of the next one. */
+static void hand_over(struct shell *s)
+{
+	struct loop *l = &s->loop;
+
+	log_info(&s->log, "upgrade: handing over to",
+		 l->upgrade ? s->handover.program : "the service manager", "");
+	if (l->restart)
+		notify_stopping();
 	notify_status("handing over");
 	s->handover.socket = front_leave_socket(s->front);
-	settle(s);
+	l->phase = LOOP_ANSWER;
+	l->phase_end_ns = l->turn.now_ns + ANSWER_NS;
 }
 
 /* ---- turns --------------------------------------------------------------------------------- */
@@ -281,11 +308,12 @@ static bool turn(struct shell *s)
 	}
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
 	hopeful = front_poll(s->front, t, awake);
-	if (!l->upgrade || l->phase == LOOP_RUN)
+	/* Nothing new begins. */
+	if (!leaves_dirty(l) || l->phase < LOOP_SETTLE)
 		did += dispatch_actions(s);
 	front_flush(s->front);
-	if (l->upgrade && l->phase == LOOP_RUN)
-		upgrade(s);
+	if (leaves_dirty(l) && l->phase == LOOP_RUN)
+		hand_over(s);
 	if (l->phase != LOOP_RUN)
 		advance(s);
 	if (t->ticked)

@@ -103,5 +103,10 @@ void ring_ask_wake(struct ring *r, bool on)
 
 bool ring_closed(const struct ring *r)
 {
-	return atomic_load_relaxed_u32(&r->shared->closed) != 0;
+	return atomic_load_acquire_u32(&r->shared->closed) != 0;
+}
+
+bool ring_handed_over(const struct ring *r)
+{
+	return atomic_load_acquire_u32(&r->shared->closed) == ABI_CLOSED_HANDOVER;
 }

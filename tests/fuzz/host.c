@@ -438,6 +438,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 		.boot_token = 0x70cea,
 		.capacity = { HOST_HBM, h->cxl_bytes ? h->cxl_bytes : HOST_CXL, h->disk_bytes },
 		.table_bytes = h->table_bytes,
+		.walk_items = h->walk_items,
 		.place_bytes = ABI_UNIT,
 		.super = h->super,
 		.next_uid = catalog ? catalog->next_uid : 1,

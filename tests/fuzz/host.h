@@ -72,6 +72,7 @@ struct host {
 	bool held;     /* actions wait in the bag for host_carry */
 	uint64_t cxl_bytes; /* of what is booted next: so much CXL (0 = HOST_CXL) */
 	uint64_t table_bytes; /* ... and so much for tables (0 = no limit) */
+	uint32_t walk_items;  /* ... and so many items for walks in an event (0 = the usual) */
 	bool discard;  /* its device takes discards, */
 	int discard_res; /* ... and answers so */
 	bool blind;    /* others open clients: scans are not checked */

@@ -61,4 +61,5 @@ setup-metrics: ## install promtool (Debian's prometheus, its service masked) for
 SEQUENCES ?= 2000
 .PHONY: shim-test
 shim-test: all-plain ##  SEQUENCES=2000 random sequences of file operations under tier run (SEED=)
-	@BUILD=$(O)/plain SEQUENCES=$(SEQUENCES) tests/integration/objects_programs.sh
+	@BUILD=$(O)/plain SEQUENCES=$(SEQUENCES) SEED=$${SEED:-$$(date +%s)} \
+		tests/integration/objects_programs.sh

@@ -446,13 +446,17 @@ static void test_kills_lose_nothing_that_was_committed(void **state)
 	pid_t writer[2];
 
 	for (uint32_t i = 0; i < KILLS; i++) {
+		uint64_t until = b->commits + 1 + rng_below(&rng, 8);
+
 		for (uint32_t k = 0; k < 2; k++) {
 			writer[k] = fork();
 			assert_true(writer[k] >= 0);
 			if (writer[k] == 0)
 				write_for_ever(&w->d, b, k);
 		}
-		usleep(20000 + (useconds_t)rng_below(&rng, 150000));
+		while (atomic_load_acquire_u64(&b->commits) < until)
+			usleep(1000);
+		usleep((useconds_t)rng_below(&rng, 10000));
 		kill(w->d.pid, SIGKILL);
 		for (uint32_t k = 0; k < 2; k++) {
 			kill(writer[k], SIGKILL);
@@ -462,7 +466,6 @@ static void test_kills_lose_nothing_that_was_committed(void **state)
 		look_at_all(w, b);
 	}
 	print_message("# %llu commits over %u kills\n", (unsigned long long)b->commits, KILLS);
-	assert_true(b->commits > KILLS);
 	munmap(b, sizeof(*b));
 }
 
@@ -488,8 +491,9 @@ static void __attribute__((noreturn)) rename_for_long(const struct daemon *d, ui
 	t = connect_to(d);
 	rename_name(name[0], who, 0);
 	rename_name(name[1], who, 1);
-	tier_object_remove(t, "files", name[1]);
-	CHECK(put(t, "files", name[0], 100, who) == 0);
+	if (tier_object_rename(t, "files", name[1], name[0], 0) == -ENOENT &&
+	    is(t, "files", name[0], 100, who) != 1)
+		CHECK(put(t, "files", name[0], 100, who) == 0);
 	for (uint32_t i = 0; i < RENAMES / 4 && rc == 0; i++)
 		rc = tier_object_rename(t, "files", name[i & 1], name[!(i & 1)], 0);
 	_exit(rc ? 1 : 0);

@@ -12,9 +12,10 @@
  *
  * The world: one key K of two pages, and other blocks ("filler"), of which only the room they take
  * matters; they come and go as they like. SEGMENTS segments with RECORDS places each for a record
- * and its data. Two logs, one run at a time in each: header (new segment), data, record. In any
- * order: put K (for the cache or durable), delete it, evict it, append filler, fail a write, flush
- * when somebody waits, crash and recover.
+ * and its data. Two logs, one run at a time in each: header (new segment), data, record; or, with
+ * -DBESIDE, only the durable log, and two runs side by side. In any order: put K (for the cache or
+ * durable), delete it, evict it, append filler, fail a write, flush when somebody waits, crash and
+ * recover.
  *
  * want is what clients may rely on. Properties, each a variable that is asserted to be false:
  *
@@ -162,8 +163,18 @@ byte sequences, lsns; /* handed out so far; recovery's gap keeps them from being
 #ifdef CLEANER
 #define CLEANED 2 /* what the cleaner (clean.pml) moves of the durable log */
 #define LOGS 3
+#elif defined(BESIDE)
+#define SECOND 2 /* another run of the durable log, beside its first */
+#define LOGS 3
 #else
 #define LOGS 2
+#endif
+#ifdef BESIDE
+#define log_of(l) DURABLE
+#define other(l) (DURABLE + SECOND - (l))
+#else
+#define log_of(l) (l)
+#define other(l) (l)
 #endif
 #define kind(l) ((l) != CACHE) /* as the header says it */
 byte log_open[LOGS];
@@ -247,7 +258,7 @@ bool over;
 #else
 #define usable(g) (state[g] == FREE || dead(g))
 #endif
-#define full(l) (log_open[l] == NONE || next[log_open[l]] == RECORDS)
+#define full(l) (log_open[log_of(l)] == NONE || next[log_open[log_of(l)]] == RECORDS)
 #if SEGMENTS == 2
 #define placeable(l) (!full(l) || usable(0) || usable(1))
 #else
@@ -258,10 +269,10 @@ inline open_segment(l, g)
 {
 	d_step {
 		if
-		:: log_open[l] != NONE -> state[log_open[l]] = SEALED
+		:: log_open[log_of(l)] != NONE -> state[log_open[log_of(l)]] = SEALED
 		:: else
 		fi;
-		log_open[l] = g;
+		log_open[log_of(l)] = g;
 		state[g] = OPEN;
 		sequences++;
 		sequence[g] = sequences;
@@ -302,9 +313,12 @@ inline append(l)
 #endif
 	:: !full(l)
 	fi;
-	take_place(l, log_open[l]);
+	take_place(l, log_open[log_of(l)]);
 	if
 	:: header_done[segment[l]] -> phase[l] = IN_HEADER /* nothing to wait for */
+#ifdef HEADER_BELIEVED
+	:: what[l] != TOMB && under_way & BIT(HEADER(segment[l])) -> write_pages(l)
+#endif
 #ifdef HEADER_STAYS
 	:: !header_done[segment[l]] && medium[HEADER(segment[l])] != 0 ->
 		sequence[segment[l]] = medium[HEADER(segment[l])] / 2;
@@ -351,6 +365,9 @@ inline header_complete(l)
 #ifndef HEADER_UNFLUSHED
 		/* A flush: what the segment held before is void from here on. */
 		settle(HEADER(segment[l]));
+#endif
+#ifdef BESIDE
+		header_done[segment[l]] = true; /* no run behind it writes it again */
 #endif
 	}
 #ifdef RECORD_FIRST
@@ -451,7 +468,15 @@ inline run_fail(l)
 	run_forget(l)
 }
 
-#define may_append(l) (appends > 0 && phase[l] == IDLE && placeable(l))
+/* drive_run_free: none begins beside one that opens a segment. */
+#if defined(BESIDE) && !defined(HEADER_BELIEVED)
+#define opens(l) (phase[l] == IN_HEADER && !header_done[segment[l]])
+#else
+#define opens(l) false
+#endif
+/* tombs_write: one record at a time. */
+#define tombs_may(l) (log_of(l) == DURABLE && what[other(l)] != TOMB)
+#define may_append(l) (appends > 0 && phase[l] == IDLE && placeable(l) && !opens(other(l)))
 
 proctype log(byte l)
 {
@@ -462,12 +487,12 @@ end:	do
 	:: atomic { may_append(l) ->
 		appends--;
 		if
-		:: d_step { persist == DIRTY && is_durable == l ->
+		:: d_step { persist == DIRTY && is_durable == log_of(l) ->
 			persist = WRITING;
 			mine[l] = true;
 			what[l] = KEY
 		   }
-		:: d_step { tomb_queued && l == DURABLE ->
+		:: d_step { tomb_queued && tombs_may(l) ->
 			tomb_queued = false;
 			bound[l] = tomb_bound;
 			tomb_bound = 0;
@@ -511,6 +536,9 @@ inline flush_begin()
 #ifndef LSN_TOO_FAR
 	sync_lsn = (phase[0] != IDLE && lsn[0] <= sync_lsn -> lsn[0] - 1 : sync_lsn);
 	sync_lsn = (phase[1] != IDLE && lsn[1] <= sync_lsn -> lsn[1] - 1 : sync_lsn);
+#if defined(BESIDE) && !defined(LSN_OF_FIRST)
+	sync_lsn = (phase[SECOND] != IDLE && lsn[SECOND] <= sync_lsn -> lsn[SECOND] - 1 : sync_lsn);
+#endif
 #endif
 #if FLUSH_FAILS > 0 && !defined(NEVER_FROZEN)
 	sync_lsn = (frozen -> 0 : sync_lsn);
@@ -583,6 +611,12 @@ inline flush_fail()
 	:: in_doubt(1) -> run_fail(1)
 	:: else
 	fi;
+#ifdef BESIDE
+	if
+	:: in_doubt(SECOND) -> run_fail(SECOND)
+	:: else
+	fi;
+#endif
 #endif
 #if defined(CLEANER) && !defined(CLEANED_OVER_FAILURE)
 	if
@@ -677,8 +711,8 @@ inline leave_index()
 	home_place = 0;
 	mine[0] = false;
 	mine[1] = false;
-#ifdef CLEANER
-	mine[CLEANED] = false;
+#if LOGS > 2
+	mine[2] = false;
 #endif
 	putting = 0; /* a put that waits for it fails */
 	put_sync = 0
@@ -774,6 +808,10 @@ inline forget_memory()
 #if FLUSH_FAILS > 0
 	;
 	frozen = false
+#endif
+#ifdef BESIDE
+	;
+	run_forget(SECOND)
 #endif
 #ifdef CLEANER
 	;
@@ -1043,12 +1081,14 @@ active proctype world()
 	d_step { begin_world() };
 #ifdef CLEANER
 	run log(DURABLE);
+#elif defined(BESIDE)
+	atomic { run log(DURABLE); run log(SECOND) };
 #else
 	atomic { run log(CACHE); run log(DURABLE) };
 #endif
 end:	do
 	:: d_step { puts > 0 && putting == 0 -> put_begin(true) }
-#ifndef CLEANER
+#if !defined(CLEANER) && !defined(BESIDE)
 	:: d_step { puts > 0 -> put_begin(false) }
 #endif
 	:: d_step { copying -> page_copied() }

@@ -77,6 +77,12 @@ bug("least-value-not-checked", SHELL + "config.c",
 bug("leases-end-with-the-socket", FRONT + "connection.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
     "test_front_connection")
+bug("handover-not-told", FRONT + "connection.c",
+    "f->handing ? ABI_CLOSED_HANDOVER : ABI_CLOSED);", "ABI_CLOSED);", "test_front_connection")
+bug("accepted-and-not-awaited", FRONT + "connection.c",
+    "if (f->greeting)\n\t\treturn false;", "", "test_front_connection")
+bug("successor-awaited-after-any-end", LIBRARY + "attach.c",
+    "if (ring_handed_over(&a->ring)) {", "if (ring_closed(&a->ring)) {", "test_libtier_lives")
 bug("one-client-takes-the-turn", FRONT + "ring_in.c",
     "if (most > CONNECTION_TAKE_MAX)\n\t\tmost = CONNECTION_TAKE_MAX;", "", "test_front_connection")
 bug("checksum-not-compared", SHELL + "worker.c",
@@ -124,6 +130,8 @@ bug("carried-tombstones-not-flushed", CORE + "log/clean.c",
     "test_core_clean")
 bug("holes-have-data", CORE + "log/recover.c",
     "uint32_t nth = disk_there_below(v->head, i);", "uint32_t nth = i;", "test_core_holes")
+bug("former-slot-taken-twice", CORE + "unit/former.c", "bitmap_clear(f->kept, slot);", "",
+    "test_core_former")
 bug("header-before-its-catalog", CORE + "log/writeback.c", " && catalog_voids(c, run->voids);", ";",
     "test_core_flush")
 bug("discard-not-there-asked-again", CORE + "log/discard.c", "d->off = res == -EOPNOTSUPP;", "",
@@ -266,3 +274,12 @@ bug("what-lapsed-brings-back-what-was-before", OBJECT + "files.c",
     "&& !f->config.is_void(f->config.arg, &r))", ")", CLIENTS)
 bug("void-record-believed", OBJECT + "table.c", "DISK_OBJECT_REMOVE || is_void)",
     "DISK_OBJECT_REMOVE)", CLIENTS)
+bug("old-epoch-shares-an-upload", OBJECT + "upload.c",
+    "!u->unlinked && u->epoch >= u->account->epoch &&", "!u->unlinked &&", CLIENTS)
+bug("failed-read-removes", OBJECT + "object.c",
+    "else if (job->res == -EBADMSG)\n\t\tdrop_dead", "else if (job->res)\n\t\tdrop_dead", CLIENTS)
+bug("epoch-heard-of-at-the-next-question", OBJECT + "ask.c",
+    "if (a)\n\t\traise_epoch(o, a, epoch);",
+    "(void)epoch;\n\tif (a)\n\t\tindex_drop(o, a);", CLIENTS)
+bug("contexts-that-are-gone-stay-counted", OBJECT + "turn.c",
+    "object_account_done(&o->table, a);", "", CLIENTS)

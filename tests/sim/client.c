@@ -26,7 +26,7 @@ void client_attach(struct world *w, uint32_t client)
 	}
 }
 
-/* As the front does it: whose user's leases keep too much comes again later. */
+/* As the front does it: not while walks of the last one go on; nor whose leases keep too much. */
 void client_open(struct world *w, uint32_t client)
 {
 	struct world_client *k = &w->client[client];
@@ -34,7 +34,8 @@ void client_open(struct world *w, uint32_t client)
 	char why[256];
 
 	k->state = 0;
-	if (core_user_may_connect(w->core, client % 2, why, sizeof(why)))
+	if (!core_client_over(w->core, client) ||
+	    core_user_may_connect(w->core, client % 2, why, sizeof(why)))
 		return;
 	memset(k->ask, 0, sizeof(k->ask));
 	memset(k->plan, 0, sizeof(k->plan));

@@ -109,7 +109,7 @@ static void pin_tell(struct world *w)
 	struct core_pin_view p;
 
 	for (uint32_t i = 0; core_pin_view(w->core, i, &p) == 0; i++)
-		if (p.deadline_ns + 200 * MSEC < w->now_ns)
+		if (p.deadline_ns + 200 * MSEC + w->patience_ns < w->now_ns)
 			world_fail(w, "P7: a pin outlives its deadline by %llu ms",
 				   (unsigned long long)((w->now_ns - p.deadline_ns) / MSEC));
 }

@@ -595,7 +595,7 @@ bool inside_pauses(const struct world *w)
 	const struct core *c = w->core;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+		for (uint32_t log = 0; log < CORE_LOGS; log++)
 			if (c->context[i] && paused(w, c->context[i]->dirty[log].full_retry_ns))
 				return true;
 	for (uint32_t i = 0; i < c->drives; i++)

@@ -408,7 +408,7 @@ void model_check_deadlines(struct world *w)
 				     a->op == ABI_OP_FETCH_PAGES;
 
 			if (a->kind == ASK_OTHER && bound && a->deadline_ns &&
-			    a->deadline_ns + 2 * MSEC < w->now_ns)
+			    a->deadline_ns + 2 * MSEC + w->patience_ns < w->now_ns)
 				world_fail(w, "I8: op %u has no answer %llu us after its deadline",
 					   a->op,
 					   (unsigned long long)(w->now_ns - a->deadline_ns) / 1000);

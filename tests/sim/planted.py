@@ -198,6 +198,12 @@ PLANTS = {
         "log/flush.c",
         "if (k->to == dv && k->phase >= CLEAN_HEADER && k->phase < CLEAN_STOP &&",
         "if (k->phase > CLEAN_STOP &&"),
+    "flushed-mark-forgets-other-runs": (
+        "log/flush.c",
+        "for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)\n\t\tif (dv->run[i].phase != RUN_FREE && "
+        "dv->run[i].place.lsn <= lsn)",
+        "for (uint32_t i = 0; i < 2; i++)\n\t\tif (dv->run[i].phase != RUN_FREE && "
+        "dv->run[i].place.lsn <= lsn)"),
     "moved-to-another-drive-unflushed": (
         "log/clean.c",
         "else if (k->to->sync_seq < k->need)",

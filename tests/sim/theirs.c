@@ -202,7 +202,7 @@ static void reservations_check(struct world *w)
 	for (uint32_t i = 0; c->reserve.count && i < c->reserve.high; i++) {
 		const struct reservation *r = &c->reserve.table[i];
 
-		if (r->used && (r->deadline_ns + LATE_NS < w->now_ns ||
+		if (r->used && (r->deadline_ns + LATE_NS + w->patience_ns < w->now_ns ||
 				c->client[r->client].state != 1 || r->ctx->closing))
 			world_fail(w, "I7: a reservation outlives its time or its client");
 	}
@@ -237,8 +237,9 @@ static void put_check(struct world *w, const struct put *p, bool committed)
 		bool gone = !block_alive(x, p->ref[i]);
 		const struct world_life *now = &w->context[strcmp(x->spec.name, "memory") == 0].now;
 
-		if (gone && seen->pending >> i & 1 && !committed && p->epoch == x->spec.epoch &&
-		    !x->closing && n < WORLD_KEYS && !now->key[n].doomed)
+		if (gone && i >= p->freed && seen->pending >> i & 1 && !committed &&
+		    p->epoch == x->spec.epoch && !x->closing && n < WORLD_KEYS &&
+		    !now->key[n].doomed)
 			world_fail(w, "I5: block %u left under its writer", p->ref[i].slot);
 		if (bit_get(p->mine, i) && !gone &&
 		    index_block(&x->ix, p->ref[i].slot)->state == ABI_BLOCK_PENDING)

@@ -2,7 +2,8 @@
 /*
  * Wide worlds: what other worlds never or hardly have. By the bits of faults.wide, which a seed
  * makes: each policy, pages and tables of odd sizes, contexts without HBM, limits of all that
- * clients may have, small windows of streams. And requests that are rare: single pages, parts and
+ * clients may have, small windows of streams, events whose share is so small that few walks end in
+ * one. And requests that are rare: single pages, parts and
  * layers of blocks, limits of connections and of the public salt, clients that may only read,
  * clients whose leases keep too much, processes that die without a word. Others' random numbers
  * stay as they are: nothing here is drawn in a world that is not wide.
@@ -37,6 +38,7 @@ enum trait {
 	TRAIT_CLIENTS,
 	TRAIT_TALK,
 	TRAIT_TABLES = 40,
+	TRAIT_WALKS,
 };
 
 /* A number below n: the same for this trait of this world for ever. */
@@ -67,13 +69,14 @@ static struct core_limit limit_of(const struct world *w, uint32_t which, uint32_
 	}
 }
 
-void wide_config(const struct world *w, struct core_config *config)
+void wide_config(struct world *w, struct core_config *config)
 {
 	static const uint32_t requests[] = { 0, 0, 0, 4, 6 }, puts[] = { 0, 0, 0, 1, 3 },
 			      pins[] = { 0, 0, 0, 1, 2 }, leases[] = { 0, 0, 1, 1, 2 },
 			      streams[] = { 0, 24, 40, 64 }, writeback[] = { 0, 1, 50 },
 			      dirty[] = { 0, 2, 10, 80 },
-			      tables[] = { 0, 0, 1400 << 10, 2400 << 10 };
+			      tables[] = { 0, 0, 1400 << 10, 2400 << 10 },
+			      walks[] = { 0, 0, 0, 64, 256 };
 
 	if (!w->faults->wide)
 		return;
@@ -85,6 +88,8 @@ void wide_config(const struct world *w, struct core_config *config)
 	config->writeback_percent = writeback[trait(w, TRAIT_WRITEBACK, 3)];
 	config->dirty_percent = dirty[trait(w, TRAIT_DIRTY, 4)];
 	config->table_bytes = tables[trait(w, TRAIT_TABLES, 4)];
+	config->walk_items = walks[trait(w, TRAIT_WALKS, 5)];
+	w->patience_ns = config->walk_items ? 60000 * MSEC : 0;
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
 		config->salt_limit[t] = limit_of(w, TRAIT_SALTS, t);
 		config->client_limit[t] = limit_of(w, TRAIT_CLIENTS, t);

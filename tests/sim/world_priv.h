@@ -305,10 +305,11 @@ struct world {
 	struct world_lead lead[WORLD_LEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	struct world_theirs theirs;
+	uint64_t patience_ns; /* what is late may be so much more: walks have many turns (wide.c) */
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
 	/* at the last look at write-back */
-	uint64_t run_events, run_lsn[WORLD_DRIVES][2]; /* then; of its runs, 0 = none */
+	uint64_t run_events, run_lsn[WORLD_DRIVES][9]; /* then; of its runs, 0 = none */
 	bool queued[WORLD_SLOTS];
 
 	/* device.c */
@@ -475,7 +476,7 @@ void ahead_plan(struct world *w, uint32_t client, uint32_t i);
 void ahead_advance(struct world *w, uint32_t client);
 
 /* wide.c */
-void wide_config(const struct world *w, struct core_config *config);
+void wide_config(struct world *w, struct core_config *config);
 void wide_spec(const struct world *w, uint32_t which, struct disk_context *spec);
 uint32_t wide_part(const struct world *w, uint32_t which, uint32_t part, uint32_t usual);
 bool wide_ask(struct world *w, uint32_t client, uint32_t i);

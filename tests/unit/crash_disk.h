@@ -63,6 +63,12 @@ static struct {
 	pthread_cond_t release;
 } disk = { .lock = PTHREAD_MUTEX_INITIALIZER, .release = PTHREAD_COND_INITIALIZER };
 
+static void disk_give_up(const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", disk.path, what, strerror(errno));
+	abort();
+}
+
 /* ---- recording ----------------------------------------------------------------------------- */
 
 static struct disk_event *disk_add(enum disk_kind kind, uint32_t file)
@@ -70,7 +76,7 @@ static struct disk_event *disk_add(enum disk_kind kind, uint32_t file)
 	struct disk_event *e = &disk.event[disk.events++];
 
 	if (disk.events == DISK_EVENTS_MAX)
-		abort();
+		disk_give_up("too many events");
 	*e = (struct disk_event){ .kind = kind, .file = file };
 	return e;
 }
@@ -78,7 +84,7 @@ static struct disk_event *disk_add(enum disk_kind kind, uint32_t file)
 static void *disk_own(void *data)
 {
 	if (disk.heaps == DISK_EVENTS_MAX)
-		abort();
+		disk_give_up("too many pieces");
 	disk.heap[disk.heaps++] = data;
 	return data;
 }
@@ -105,7 +111,7 @@ static void disk_created(const char *name)
 	if (fstatat(disk.folder, name, &st, AT_SYMLINK_NOFOLLOW))
 		return;
 	if (disk.files == DISK_FILES_MAX)
-		abort();
+		disk_give_up("too many files");
 	disk.inode[disk.files] = st.st_ino;
 	snprintf(disk_add(DISK_CREATE, disk.files++)->name, 20, "%s", name);
 }
@@ -394,18 +400,42 @@ static void disk_crash(struct disk_image *m, uint32_t end, struct rng *rng)
 
 /* ---- the folder ---------------------------------------------------------------------------- */
 
-static void disk_open(const char *path)
+static void disk_empty(void)
 {
+	DIR *dir = fdopendir(dup(disk.folder));
+
+	rewinddir(dir);
+	for (const struct dirent *e; (e = readdir(dir));)
+		syscall(SYS_unlinkat, disk.folder, e->d_name, 0);
+	closedir(dir);
+}
+
+/* A test that fails leaves nothing in memory. */
+static void disk_at_exit(void)
+{
+	if (!disk.on)
+		return;
+	disk_empty();
+	rmdir(disk.path);
+}
+
+/* A folder of its own, whose name begins so. */
+static void disk_open(const char *in, const char *name)
+{
+	static bool at_exit;
 	struct stat st;
 
+	if (!at_exit)
+		atexit(disk_at_exit);
+	at_exit = true;
 	disk.event = calloc(DISK_EVENTS_MAX, sizeof(*disk.event));
 	disk.inode = calloc(DISK_FILES_MAX, sizeof(*disk.inode));
-	snprintf(disk.path, sizeof(disk.path), "%s", path);
-	if (!disk.event || !disk.inode || mkdir(path, 0700))
-		abort();
-	disk.folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(disk.path, sizeof(disk.path), "%s/%.32s.XXXXXX", in, name);
+	if (!disk.event || !disk.inode || !mkdtemp(disk.path))
+		disk_give_up("no folder");
+	disk.folder = open(disk.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fstat(disk.folder, &st))
-		abort();
+		disk_give_up("the folder");
 	disk.device = st.st_dev;
 	disk.inode[0] = st.st_ino;
 	disk.files = 1;
@@ -427,13 +457,9 @@ static void disk_close(void)
 /* The folder holds the image. What happened stays noted; with forget it is how all began. */
 static void disk_become(struct disk_image *m, bool forget)
 {
-	DIR *dir = fdopendir(dup(disk.folder));
 	struct disk_event *flushed;
 
-	rewinddir(dir);
-	for (const struct dirent *e; (e = readdir(dir));)
-		syscall(SYS_unlinkat, disk.folder, e->d_name, 0);
-	closedir(dir);
+	disk_empty();
 	if (forget)
 		disk.events = 0; /* whoever wants them back has a copy */
 	for (uint32_t i = 0; i < m->entries; i++) {
@@ -443,7 +469,7 @@ static void disk_become(struct disk_image *m, bool forget)
 
 		if (fd < 0 || syscall(SYS_pwrite64, fd, x->data ? x->data : (uint8_t *)"", x->bytes,
 				      0) != (long)x->bytes || fstat(fd, &st))
-			abort();
+			disk_give_up(x->name);
 		disk.inode[x->file] = st.st_ino;
 		if (forget) {
 			memcpy(disk_add(DISK_CREATE, x->file)->name, x->name, sizeof(x->name));

@@ -47,15 +47,11 @@ static void daemon_stop(void)
 /* A folder of its own, in memory where that can be had. */
 static void daemon_world(const char *name, enum log_level level)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s.%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
-		 name, getpid());
 	memset(&tierd, 0, sizeof(tierd));
 	list_init(&tierd.answers);
 	tierd.log.level = level;
 	tierd.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	disk_open(path);
+	disk_open(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", name);
 }
 
 static void daemon_world_end(void)

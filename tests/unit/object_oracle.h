@@ -73,6 +73,7 @@ static struct world {
 	struct client {
 		uint32_t generation;
 		uint64_t ttl_ms; /* of who looks */
+		uint32_t flags;  /* ... */
 		struct question q;
 		struct {
 			uint64_t id, boot, epoch;

@@ -361,7 +361,7 @@ static void test_each_descriptor_is_an_item(void **state)
 			looked += x->ix.pages_per_block;
 	assert_true(looked > 0);
 	assert_in_range(looked + e->page, 1, host.core->meter.items);
-	assert_true(host.core->meter.items <= METER_AHEAD);
+	assert_true(host.core->meter.items <= meter_ahead(&host.core->meter));
 	host_look(&host);
 	host_settle(&host, 1000);
 	host_audit(&host);

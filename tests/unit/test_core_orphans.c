@@ -292,6 +292,25 @@ static void test_a_restart_brings_none_back_alone(void **state)
 	}
 }
 
+/* However many there are: a start has no later event to leave some to. */
+static void test_a_restart_ends_with_more_orphans_than_an_event(void **state)
+{
+	struct core_recovery r;
+
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	for (uint32_t n = 0; n < 24; n += 4)
+		put(n, 4, n ? n - 1 : NONE, n, 0);
+	by_key(ABI_OP_DELETE, 2);
+	host_settle(&host, 40);
+	host.walk_items = 8;
+	r = one_host_restart(false);
+	host.walk_items = 0;
+	assert_int_equal(r.blocks_orphaned, 24 - 3);
+	assert_int_equal(context()->blocks, 2);
+	stop();
+}
+
 /* What was deleted, and the older of two records of one block, did not come back. */
 static void test_a_restart_counts_what_is_there(void **state)
 {
@@ -383,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_who_waits_for_a_slot_is_told_of_a_new_epoch),
 		cmocka_unit_test(test_an_unfinished_deletion_leaves_no_gap),
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
+		cmocka_unit_test(test_a_restart_ends_with_more_orphans_than_an_event),
 		cmocka_unit_test(test_a_restart_counts_what_is_there),
 		cmocka_unit_test(test_what_was_deleted_needs_no_proof),
 		cmocka_unit_test(test_who_waits_for_proof_is_told),

@@ -99,6 +99,32 @@ static void test_a_context_is_removed(void **state)
 	assert_int_equal(host.core->leaving, 0);
 }
 
+/* Its blocks are counted in several events: not answered when an epoch ends, it is stale. */
+static void test_a_put_is_of_the_epoch_it_ends_in(void **state)
+{
+	const struct abi_put_args args = { .count = PUT };
+	uint32_t raised = 0;
+
+	(void)state;
+	for (uint32_t events = 0; events < 40; events++) {
+		host.walk_items = 64;
+		boot(HOST_KIND_MEMORY, 512);
+		assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+		host.answer.res = 1;
+		assert_true(host_commit(&host, 0));
+		for (uint32_t i = 0; i < events; i++)
+			host_tick(&host, 0);
+		if (host.answer.res == 1) {
+			raised = events;
+			assert_int_equal(core_context_epoch(host.core, context()->id, 0, 1), 0);
+			assert_int_equal(answer(), -ESTALE);
+		}
+		host.walk_items = 0;
+		one_host_off(state);
+	}
+	assert_in_range(raised, 3, 38);
+}
+
 /* ---- children ----------------------------------------------------------------------------- */
 
 /* All behind block 0, pinned (a list of them at a time). */
@@ -278,6 +304,7 @@ int main(void)
 {
 #define T(name, on, off) cmocka_unit_test_setup_teardown(name, on, off)
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_put_is_of_the_epoch_it_ends_in),
 		T(test_an_epoch_ends, setup_memory, one_host_off),
 		T(test_a_context_is_removed, setup_memory, one_host_off),
 		T(test_children_that_may_not_go_yet, setup_memory, one_host_off),

@@ -231,6 +231,33 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 	assert_true(host_settle(&host, 60));
 }
 
+/*
+ * What is pinned is written again in any case. Were half of the others, too, nothing might be won
+ * by dropping the segment: a full store would write the same blocks again and again.
+ */
+static void test_dropping_a_segment_gains_beside_pinned_blocks(void **state)
+{
+	const struct abi_sqe pin = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint32_t first;
+
+	(void)state;
+	host.core->config.admit_all = true;
+	put_cached(0, 4);
+	assert_true(host_settle(&host, 60));
+	assert_true(host_request_keys(&host, 0, pin, 2, 2));
+	assert_int_equal(host.answer.aux, 2);
+	first = slot_of(2);
+	evict_segment(host.core, host.core->drive[0], block_segment(host.core, x, slot_of(0)));
+	assert_int_equal(x->dirty[DISK_LOG_CACHE].list.count, 2);
+	assert_int_equal(slot_of(0), ABI_SLOT_NONE);
+	assert_int_equal(slot_of(1), ABI_SLOT_NONE);
+	one_host_pause(100);
+	assert_int_equal(slot_of(2), first);
+	assert_int_equal(x->meta[first].persist, PERSIST_CLEAN);
+	host_audit(&host);
+}
+
 /* One block of a run has lost its memory: it leaves, others are written, the drive is well. */
 static void test_a_block_without_memory_holds_up_no_other(void **state)
 {
@@ -276,6 +303,7 @@ int main(void)
 		TEST(test_a_cached_block_that_is_promised_is_written_at_once),
 		TEST(test_all_that_is_old_is_written),
 		TEST(test_what_others_depend_on_is_written_again_first),
+		TEST(test_dropping_a_segment_gains_beside_pinned_blocks),
 		TEST(test_a_block_without_memory_holds_up_no_other),
 	};
 

@@ -577,6 +577,38 @@ static void test_closing_takes_nothing_more(void **state)
 	turn(0);
 }
 
+/* Who was accepted is welcomed, so as to learn that another daemon comes; not who says nothing. */
+static void test_handing_over_tells_who_was_accepted(void **state)
+{
+	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO, sizeof(hello),
+						1 }, .sq_entries = 8 };
+	struct turn t = { .core = fx.core };
+	struct peer p = { .sock = dial() };
+	int silent = dial(), late, fd;
+
+	(void)state;
+	turn(0);
+	fd = front_leave_socket(fx.front);
+	late = dial();
+	assert_false(front_answered(fx.front));
+	assert_int_equal(send(p.sock, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
+	turn(0);
+	take_welcome(&p);
+	assert_int_equal(p.region->closed, 0);
+	t.now_ns = fx.now_ns;
+	front_end_all(fx.front, &t, -ESHUTDOWN);
+	assert_int_equal(p.region->closed, ABI_CLOSED_HANDOVER);
+	assert_true(hung_up(silent));
+	assert_true(front_answered(fx.front));
+	assert_false(hung_up(late)); /* the next daemon's */
+	close(silent);
+	close(late);
+	close(fd);
+	assert_int_equal(unlink(fx.path), 0);
+	leave(&p);
+	turn(0);
+}
+
 /* ---- the recount --------------------------------------------------------------------------- */
 
 static void take(void *told, const char *what)
@@ -648,6 +680,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_pinned_memory_is_asked_for_again, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_handing_over_tells_who_was_accepted, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_every_counter_is_recounted, setup, teardown),
 	};
 

@@ -162,6 +162,7 @@ static int looker(uint16_t type, uint32_t context, uint32_t name, uint64_t uploa
 
 	q->m.upload = upload;
 	q->m.ttl_ms = c->ttl_ms;
+	q->m.flags = c->flags;
 	ask(c, context);
 	c->q.on = false;
 	return daemon_answered(q->seq, info, fd);
@@ -635,6 +636,114 @@ static void test_what_lapsed_was_there(void **state)
 	world_end();
 }
 
+/* Of two that are written as new ones, one is. */
+static void test_exclusive_is_one(void **state)
+{
+	struct wire_object_info info[2];
+	int fd[2];
+
+	(void)state;
+	world(1);
+	w.client[CLIENTS].flags = WIRE_OBJ_EXCLUSIVE;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_CREATE, 0, EXTRA, 0, &info[i], &fd[i]), 0);
+		close(fd[i]);
+	}
+	w.client[CLIENTS].flags = 0;
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(looker(WIRE_OBJ_COMMIT, 0, EXTRA + 1, info[i].upload, NULL, NULL),
+				 i ? -EEXIST : 0);
+	world_end();
+}
+
+/* Who writes a name after an epoch was raised does not share what was written before. */
+static void test_a_raised_epoch_parts_who_writes(void **state)
+{
+	struct wire_object_info info[2];
+	int fd[2];
+
+	(void)state;
+	world(1);
+	w.client[CLIENTS].flags = WIRE_OBJ_SHARED;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_CREATE, 0, EXTRA, 0, &info[i], &fd[i]), 0);
+		raise_epoch(i);
+	}
+	w.client[CLIENTS].flags = 0;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(looker(WIRE_OBJ_COMMIT, 0, EXTRA + 1, info[i].upload, NULL, NULL),
+				 i ? 0 : -ESTALE);
+		close(fd[i]);
+	}
+	world_end();
+}
+
+/* A read that failed says so, and takes nothing away. */
+static void test_a_failed_read_may_be_asked_again(void **state)
+{
+	int fd;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	stop();
+	start();
+	disk.error[DISK_READ] = EIO;
+	disk.fails[DISK_READ] = 1;
+	assert_int_equal(looker(WIRE_OBJ_OPEN, 0, EXTRA, 0, NULL, &fd), -EIO);
+	drain();
+	assert_int_equal(looker(WIRE_OBJ_OPEN, 0, EXTRA, 0, NULL, &fd), 0);
+	close(fd);
+	world_end();
+}
+
+/* What an epoch made void is charged to nobody, though nobody asks about its context again. */
+static void test_a_raised_epoch_gives_room_back(void **state)
+{
+	struct objects_stats s;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	raise_epoch(0);
+	for (uint32_t i = 0; i < 3; i++) {
+		skew_ns += 300 * NS_PER_MS;
+		drain();
+	}
+	objects_stats(tierd.o, &s);
+	assert_int_equal(s.used[OBJECT_CXL] + s.used[OBJECT_NVME], 0);
+	world_end();
+}
+
+/* Contexts come and go, more at a time than a turn deletes objects: nothing is left of them. */
+static void test_contexts_that_are_gone_leave_nothing(void **state)
+{
+	struct wire_object m = { .header.type = WIRE_OBJ_STAT, .name = "a" };
+	struct object_ask a = { .who = { 1, 0, 0 }, .writable = true, .message = &m };
+	struct objects_stats s;
+
+	(void)state;
+	world(1);
+	assert_int_equal(put_extra(0, ++w.content), 0);
+	for (uint32_t i = 0; i < 200; i++) {
+		a.context = 1000 + i;
+		assert_int_equal(daemon_answered(daemon_ask(&a), NULL, NULL), -ENOENT);
+	}
+	objects_stats(tierd.o, &s);
+	assert_in_range(s.accounts, 201, 202);
+	objects_context_gone(tierd.o, daemon_context[0].uid);
+	for (uint32_t i = 0; i < 300; i++)
+		objects_context_gone(tierd.o, 1000 + i);
+	for (uint32_t i = 0; i < 300 && s.accounts > 1; i++) {
+		skew_ns += 10 * NS_PER_MS;
+		drain();
+		objects_stats(tierd.o, &s);
+	}
+	assert_in_range(s.accounts, 0, 1);
+	assert_int_equal(s.used[OBJECT_CXL] + s.used[OBJECT_NVME], 0);
+	world_end();
+}
+
 static void test_clients_see_what_may_be_true(void **state)
 {
 	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
@@ -649,6 +758,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_lapsed_was_there),
+		cmocka_unit_test(test_exclusive_is_one),
+		cmocka_unit_test(test_a_raised_epoch_parts_who_writes),
+		cmocka_unit_test(test_a_failed_read_may_be_asked_again),
+		cmocka_unit_test(test_a_raised_epoch_gives_room_back),
+		cmocka_unit_test(test_contexts_that_are_gone_leave_nothing),
 		cmocka_unit_test(test_clients_see_what_may_be_true),
 	};
 

@@ -362,6 +362,39 @@ static void run(uint32_t seed)
 	daemon_world_end();
 }
 
+/* A rename that was not waited for, then a sync: behind its answer the rename is on the medium. */
+static void sync_then_crash(uint32_t seed)
+{
+	static struct disk_image image;
+	uint32_t at;
+
+	memset(&w, 0, sizeof(w));
+	w.rng.state = seed;
+	daemon_world("object-crash", LOG_LEVEL_ERROR);
+	start();
+	assert_int_equal(daemon_answered(put_begin(0, ++w.content), NULL, NULL), 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_RENAME, 0, 1, 0, WIRE_OBJ_LAZY), NULL, NULL),
+			 0);
+	assert_int_equal(daemon_answered(ask(WIRE_OBJ_SYNC, NAMES, NAMES, 0, 0), NULL, NULL), 0);
+	at = disk.events;
+	daemon_stop();
+	disk_crash(&image, at, &w.rng);
+	disk.events = at;
+	disk_become(&image, true);
+	start();
+	assert_int_equal(look(0), 0);
+	assert_int_equal(look(1), w.content);
+	daemon_stop();
+	daemon_world_end();
+}
+
+static void test_a_sync_is_a_flush(void **state)
+{
+	(void)state;
+	for (uint32_t seed = 0; seed < 16; seed++)
+		sync_then_crash(seed);
+}
+
 static void test_a_crash_leaves_what_was_promised(void **state)
 {
 	uint32_t seed = getenv("SEED") && *getenv("SEED") ? (uint32_t)atoi(getenv("SEED")) : 1;
@@ -375,6 +408,7 @@ static void test_a_crash_leaves_what_was_promised(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_sync_is_a_flush),
 		cmocka_unit_test(test_a_crash_leaves_what_was_promised),
 	};
 

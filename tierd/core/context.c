@@ -297,6 +297,10 @@ static void format_index(struct core *c, struct context *x)
 	memcpy(header.fingerprint, x->spec.fingerprint, sizeof(header.fingerprint));
 	header.epoch = x->spec.epoch;
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
+	if (x->memory.former && former_open(&x->left, &x->ix, x->memory.former,
+					    x->memory.former_slots))
+		x->left = NULL; /* references to its blocks are stale, then */
+	x->memory.former = NULL;
 }
 
 /* wanted: 1 + an index, which may be beyond all, 0 = the first that is free. */
@@ -347,7 +351,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	x->id = *id = index | (uint32_t)++c->context_generation << 16;
 	x->memory = *memory;
 	block_list_init(&x->pending);
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+	for (uint32_t log = 0; log < CORE_LOGS; log++)
 		block_list_init(&x->dirty[log].list);
 	c->context[index] = x; /* core_context_free undoes all of it */
 	c->contexts++;

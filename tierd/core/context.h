@@ -9,6 +9,7 @@
 #include "tierd/core/log/writeback.h"
 #include "tierd/core/unit/block_meta.h"
 #include "tierd/core/unit/descs.h"
+#include "tierd/core/unit/former.h"
 #include "tierd/core/unit/index.h"
 #include "tierd/core/unit/ledger.h"
 #include "tierd/core/unit/meter.h"
@@ -41,6 +42,7 @@ struct context {
 	struct core_context_plan plan;
 	struct core_context_memory memory;
 	struct index ix;
+	struct former *left; /* while a daemon takes over; else NULL */
 	struct descs descs; /* of its pages: which have memory */
 	struct block_meta *meta;
 	struct block_uses uses;
@@ -59,7 +61,7 @@ struct context {
 	uint32_t classes;
 	uint32_t block_places[ABI_PARTS_MAX]; /* of each class, of a whole block */
 	struct block_list pending;
-	struct dirty dirty[CORE_RUNS_MAX];
+	struct dirty dirty[CORE_LOGS];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */

@@ -34,6 +34,8 @@ static void config_defaults(struct core_config *k)
 		k->device_depth = 64;
 	if (!k->writeback_percent)
 		k->writeback_percent = 10;
+	if (!k->walk_items)
+		k->walk_items = METER_WALK;
 	if (!k->starve_ns)
 		k->starve_ns = 20 * MS;
 	if (!k->discard_quiet_ns)
@@ -187,6 +189,7 @@ int core_open(struct core **out, const struct core_config *config)
 		return -ENOMEM;
 	c->config = *config;
 	config_defaults(&c->config);
+	c->meter.walk = c->config.walk_items;
 	numbers_begin(c);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
@@ -246,6 +249,7 @@ static void context_release(struct core *c, struct context *x)
 	ledger_close(&x->salts);
 	cold_free(c, x->meta);
 	free(x->page_part);
+	former_close(x->left, &x->ix);
 	free(x);
 }
 

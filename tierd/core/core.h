@@ -106,6 +106,7 @@ struct core_config {
 	uint32_t client_pins;
 	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
 	uint64_t table_bytes; /* memory that the tables of all contexts may take */
+	uint32_t walk_items;  /* after so many of an event walks wait; 0 = METER_WALK (meter.h) */
 	uint32_t stream_share;                  /* streams get one in so many bytes; 0 = 8 */
 	uint64_t stream_hold_ns;                /* kept after the answer, at most; 0 = 10 s */
 	uint64_t stream_again_ns;               /* streamed twice within: stays; 0 = 10 s */
@@ -416,6 +417,8 @@ struct core_context_memory {
 	void *index;
 	void *mem[ABI_MEM_TIERS];
 	uint32_t at; /* 1 + the index that its id is to have (handover), 0 = any */
+	const void *former;    /* a former daemon's index, until core_handover_take; NULL = none */
+	uint64_t former_slots; /* ... of which so many were used */
 };
 
 /*

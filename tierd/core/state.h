@@ -156,11 +156,20 @@ static inline void sync_want(struct drive *dv)
 	dv->sync_wanted = true;
 }
 
-/* Is a run of the kind (DISK_LOG_*) under way anywhere? */
+/* Is a run of the kind (DISK_LOG_*) under way there? */
+static inline bool drive_writes(const struct drive *dv, uint32_t kind)
+{
+	for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++)
+		if (dv->run[i].phase != RUN_FREE)
+			return true;
+	return false;
+}
+
+/* ... anywhere? */
 static inline bool drives_write(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[kind].phase != RUN_FREE)
+		if (drive_writes(c->drive[i], kind))
 			return true;
 	return false;
 }

@@ -82,8 +82,13 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES]);
 
 /* Take no new clients, no new requests and no new questions: the daemon ends. */
 void front_unlisten(struct front *f);
-/* The same, but who connects queues up for the next daemon: its descriptor, the caller's. */
+/*
+ * The same, but who connects queues up for the next daemon: its descriptor, the caller's. Who was
+ * accepted before is welcomed until front_end_all, and learns by its region that another one comes.
+ */
 int front_leave_socket(struct front *f);
+/* No request and no question that was taken waits for its answer, nobody for a welcome. */
+bool front_answered(const struct front *f);
 
 /* Readable when front_events has something to do. Never read or closed by others. */
 int front_fd(const struct front *f);

@@ -94,7 +94,7 @@ static void ask_room(struct objects *o, struct task *t)
 
 void objects_hold(struct objects *o, uint64_t context, const struct wire_object_hold *m)
 {
-	const struct object_account *a = object_account(&o->table, context);
+	const struct object_account *a = object_account_find(&o->table, context);
 
 	if (a)
 		index_hold(o, a, m);
@@ -227,7 +227,7 @@ size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire
 
 void objects_context_changed(struct objects *o, uint64_t context, uint64_t epoch)
 {
-	struct object_account *a = object_account(&o->table, context);
+	struct object_account *a = object_account_find(&o->table, context);
 
 	if (a)
 		raise_epoch(o, a, epoch);
@@ -235,10 +235,13 @@ void objects_context_changed(struct objects *o, uint64_t context, uint64_t epoch
 
 void objects_context_gone(struct objects *o, uint64_t context)
 {
-	objects_context_changed(o, context, UINT64_MAX);
-	/* More than these at a time: their objects stay until the next start finds no context. */
-	if (o->gone_count < sizeof(o->gone) / sizeof(o->gone[0]))
-		o->gone[o->gone_count++] = context;
+	struct object_account *a = object_account_find(&o->table, context);
+
+	if (!a)
+		return;
+	raise_epoch(o, a, UINT64_MAX);
+	list_remove(&a->gone);
+	list_push_back(&o->gone, &a->gone);
 }
 
 /* ---- accounts ------------------------------------------------------------------------------ */
@@ -249,6 +252,7 @@ void objects_stats(const struct objects *o, struct objects_stats *out)
 	out->objects = o->table.objects;
 	out->resident = o->table.resident;
 	out->uploads = o->upload_count;
+	out->accounts = o->table.accounts;
 	memcpy(out->used, o->table.used, sizeof(out->used));
 	memcpy(out->most, o->table.most, sizeof(out->most));
 	list_each(at, &o->table.held)

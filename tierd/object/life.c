@@ -159,6 +159,8 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	list_init(&o->tasks);
 	list_init(&o->answers);
 	list_init(&o->indexes);
+	list_init(&o->gone);
+	list_init(&o->ended);
 	rc = object_files_open(&o->files, &files);
 	free(o->live);
 	o->live = NULL;

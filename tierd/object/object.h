@@ -99,7 +99,7 @@ uint64_t objects_wanted(const struct objects *o);
 bool objects_idle(const struct objects *o);
 
 struct objects_stats {
-	uint64_t objects, resident, uploads, held;
+	uint64_t objects, resident, uploads, held, accounts;
 	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
 	uint64_t opened, brought, committed, removed, evicted, rotten;
 };

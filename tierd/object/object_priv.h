@@ -95,8 +95,8 @@ struct objects {
 	} anew; /* the catalog is being written anew */
 	uint64_t catalog_bytes;
 	struct object_place swept, audited;
-	uint64_t gone[64]; /* contexts whose objects are to go */
-	uint32_t gone_count;
+	struct list gone;  /* accounts whose objects are to go, for their contexts are gone */
+	struct list ended; /* ... and have gone: freed when nobody speaks of them any more */
 	struct objects_stats stats;
 	uint64_t *live; /* versions, sorted, while the folder is swept */
 };

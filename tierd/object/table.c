@@ -329,12 +329,20 @@ void object_table_close(struct object_table *t)
 
 /* ---- accounts ------------------------------------------------------------------------------ */
 
-struct object_account *object_account(struct object_table *t, uint64_t context)
+struct object_account *object_account_find(const struct object_table *t, uint64_t context)
 {
-	struct object_account **head = &t->bucket[context % BUCKETS], *a = *head;
+	struct object_account *a = t->bucket[context % BUCKETS];
 
 	while (a && a->context != context)
 		a = a->next;
+	return a;
+}
+
+struct object_account *object_account(struct object_table *t, uint64_t context)
+{
+	struct object_account **head = &t->bucket[context % BUCKETS];
+	struct object_account *a = object_account_find(t, context);
+
 	if (a)
 		return a;
 	a = calloc(1, sizeof(*a));
@@ -344,8 +352,10 @@ struct object_account *object_account(struct object_table *t, uint64_t context)
 	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
 		list_init(&a->leaving[i]);
 	a->quota[OBJECT_CXL] = a->quota[OBJECT_NVME] = UINT64_MAX;
+	list_init(&a->gone);
 	a->next = *head;
 	*head = a;
+	t->accounts++;
 	return a;
 }
 
@@ -358,6 +368,8 @@ void object_account_done(struct object_table *t, struct object_account *a)
 	while (*at != a)
 		at = &(*at)->next;
 	*at = a->next;
+	list_remove(&a->gone);
+	t->accounts--;
 	free(a);
 }
 

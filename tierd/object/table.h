@@ -26,10 +26,11 @@ enum object_tier { OBJECT_CXL, OBJECT_NVME, OBJECT_TIERS };
 
 enum object_state { OBJECT_STORED, OBJECT_COMING, OBJECT_RESIDENT, OBJECT_HELD };
 
-/* One context's. It is there as long as something is charged. */
+/* One context's. It is there from the first question on, and goes when its context is gone. */
 struct object_index;
 struct object_account {
 	struct object_account *next;
+	struct list gone; /* with others whose contexts are gone */
 	struct object_index *index; /* names in shared memory; NULL: nobody asked for it */
 	uint64_t context; /* uid of the store's catalog */
 	uint64_t used[OBJECT_TIERS], quota[OBJECT_TIERS];
@@ -60,6 +61,7 @@ struct object {
 struct object_table {
 	struct object *root;
 	uint64_t objects; /* that names have */
+	uint64_t accounts;
 	uint64_t resident; /* versions with memory: each is a descriptor */
 	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
 	struct list leaving[OBJECT_PRIORITIES]; /* first: leaves next */
@@ -120,6 +122,8 @@ bool object_version_in(const uint64_t *versions, uint64_t count, uint64_t versio
 
 /* Of a context, made if there is none. NULL: no memory. */
 struct object_account *object_account(struct object_table *t, uint64_t context);
+/* NULL: there is none. */
+struct object_account *object_account_find(const struct object_table *t, uint64_t context);
 /* Frees it when nothing is charged to it. */
 void object_account_done(struct object_table *t, struct object_account *a);
 

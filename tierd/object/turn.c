@@ -100,25 +100,47 @@ static void sweep(struct objects *o)
 
 static void drop_gone(struct objects *o)
 {
-	uint64_t context = o->gone[0];
+	struct object_account *a = list_entry(list_first(&o->gone), struct object_account, gone);
+	struct object *x;
 
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (u->context == context && !u->busy)
+		if (u->account == a && !u->busy)
 			upload_drop(o, u);
 	}
 	for (uint32_t i = 0; i < GONE_A_TURN; i++) {
-		struct object *x = object_next(&o->table, context, "", 0, true);
-
-		if (!x) {
-			o->gone[0] = o->gone[--o->gone_count];
+		x = object_next(&o->table, a->context, "", 0, true);
+		if (x && in_log(o, x))
 			return;
-		}
-		if (in_log(o, x))
-			return;
+		if (!x)
+			break;
 		drop(o, x);
 	}
+	if (x)
+		return;
+	index_drop(o, a);
+	list_remove(&a->gone);
+	list_push_back(&o->ended, &a->gone);
+}
+
+/* One account: it goes when no task and no upload speaks of it, and what was held is let go. */
+static void look_ended(struct objects *o)
+{
+	struct object_account *a;
+
+	if (list_empty(&o->ended))
+		return;
+	a = list_entry(list_first(&o->ended), struct object_account, gone);
+	list_remove(&a->gone);
+	list_push_back(&o->ended, &a->gone);
+	list_each(at, &o->tasks)
+		if (list_entry(at, struct task, link)->account == a)
+			return;
+	list_each(at, &o->uploads)
+		if (list_entry(at, struct upload, link)->account == a)
+			return;
+	object_account_done(&o->table, a);
 }
 
 /*
@@ -175,7 +197,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 		job_done(o, job);
 		any = true;
 	}
-	if (o->gone_count)
+	if (!list_empty(&o->gone))
 		drop_gone(o);
 	write_anew(o);
 	o->indexing = index_turn(o);
@@ -184,6 +206,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 		o->wall_ms = time_wall_ms();
 		uploads_look(o);
 		look_held(o);
+		look_ended(o);
 		end_late(o);
 		any = true;
 	}
@@ -198,10 +221,10 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 
 uint64_t objects_wanted(const struct objects *o)
 {
-	if (o->gone_count || o->indexing || (o->anew.on && !o->anew.walked))
+	if (!list_empty(&o->gone) || o->indexing || (o->anew.on && !o->anew.walked))
 		return 0;
-	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
-		       UINT64_MAX : LOOK_NS;
+	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) &&
+			       list_empty(&o->ended) ? UINT64_MAX : LOOK_NS;
 }
 
 bool objects_idle(const struct objects *o)

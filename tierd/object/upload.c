@@ -47,10 +47,11 @@ static uint32_t bucket_of(uint64_t context, const char *name, uint32_t bytes)
 	return crc32c((uint32_t)context, name, bytes) % UPLOAD_BUCKETS;
 }
 
+/* What began before an epoch was raised is written on for nobody else. */
 static bool has_name(const struct upload *u, uint64_t context, const char *name, uint32_t bytes)
 {
-	return u->context == context && !u->unlinked && u->name_bytes == bytes &&
-	       memcmp(u->name, name, bytes) == 0;
+	return u->context == context && !u->unlinked && u->epoch >= u->account->epoch &&
+	       u->name_bytes == bytes && memcmp(u->name, name, bytes) == 0;
 }
 
 struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id)

@@ -566,11 +566,11 @@ static void audit_lent(struct audit *a)
 	audit_compare(a, "contexts", "slabs in devices", contexts, lent);
 }
 
-/* Connections hold their accounts, whether they have put anything or not. */
+/* Connections hold their accounts, whether they have put anything or not, until they have left. */
 static void audit_owners(struct audit *a)
 {
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
-		if (a->c->client[i].state == 1)
+		if (a->c->client[i].state == 1 || a->c->client[i].leaving)
 			a->owners.account[a->c->client[i].owner].uses++;
 	audit_ledger(a, "clients", &a->c->owners, &a->owners);
 }

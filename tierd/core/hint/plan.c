@@ -321,7 +321,7 @@ static bool decided(const struct plan *p)
 /* Decide as far ahead as the ring goes: a walk. */
 static void decide(struct core *c, struct plan *p)
 {
-	for (; !decided(p) && c->meter.items < METER_AHEAD; meter_charge(&c->meter, 1))
+	for (; !decided(p) && c->meter.items < meter_ahead(&c->meter); meter_charge(&c->meter, 1))
 		if (belady_step(&p->belady, &p->op[p->op_tail % PLAN_OPS]))
 			p->op_tail++;
 }

@@ -133,9 +133,9 @@ void clean_from(struct drive *dv, struct drive *to, uint32_t segment, bool all)
 /* Does someone wait for room? */
 static bool awaited(const struct core *c)
 {
-	for (uint32_t i = 0; i < c->contexts_high * CORE_RUNS_MAX; i++) {
-		const struct context *x = c->context[i / CORE_RUNS_MAX];
-		const struct dirty *d = x ? &x->dirty[i % CORE_RUNS_MAX] : NULL;
+	for (uint32_t i = 0; i < c->contexts_high * CORE_LOGS; i++) {
+		const struct context *x = c->context[i / CORE_LOGS];
+		const struct dirty *d = x ? &x->dirty[i % CORE_LOGS] : NULL;
 
 		if (d && d->full_since_ns && d->list.count)
 			return true;

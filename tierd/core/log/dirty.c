@@ -338,7 +338,7 @@ uint64_t dirty_next_tick(const struct core *c, const struct context *x)
 {
 	uint64_t next = UINT64_MAX;
 
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++) {
+	for (uint32_t log = 0; log < CORE_LOGS; log++) {
 		const struct dirty *d = &x->dirty[log];
 		uint64_t at = due_ns(c, x, d);
 

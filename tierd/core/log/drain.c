@@ -96,9 +96,8 @@ int core_drive_set(struct core *c, uint64_t store_id, enum core_drive_deed deed,
 /* Nothing may be under way there when the cleaner begins, nor wait for its flush. */
 static bool is_still(struct drive *dv)
 {
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (dv->run[i].phase != RUN_FREE)
-			return false;
+	if (drive_writes(dv, DISK_LOG_CACHE) || drive_writes(dv, DISK_LOG_DURABLE))
+		return false;
 	if (dv->unflushed_head != dv->unflushed_tail)
 		sync_want(dv);
 	return dv->unflushed_head == dv->unflushed_tail && !discard_busy(dv);

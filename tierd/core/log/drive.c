@@ -220,11 +220,32 @@ uint64_t drives_retry_ns(const struct core *c)
 	return next;
 }
 
-/* Can a run of this kind (DISK_LOG_*) begin on some device? */
+/*
+ * One that can begin there; NULL = not now. None begins beside one that opens a segment, which
+ * would write its header once more; and while writes fail one at a time shows whether they do yet.
+ */
+struct run *drive_run_free(struct drive *dv, uint32_t kind)
+{
+	struct run *found = NULL;
+
+	if (dv->write_failures && drive_writes(dv, kind))
+		return NULL;
+	for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++) {
+		struct run *run = &dv->run[i];
+
+		if (run->phase == RUN_HEADER || run->phase == RUN_HEADER_SYNC)
+			return NULL;
+		if (run->phase == RUN_FREE && !found)
+			found = run;
+	}
+	return found;
+}
+
+/* Can a run of this kind begin on some device? */
 bool drives_idle(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (!c->drive[i]->leaving && c->drive[i]->run[kind].phase == RUN_FREE)
+		if (!c->drive[i]->leaving && drive_run_free(c->drive[i], kind))
 			return true;
 	return false;
 }
@@ -233,7 +254,7 @@ bool drives_idle(const struct core *c, uint32_t kind)
 bool drives_room_soon(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (c->drive[i]->run[kind].phase != RUN_FREE && drive_usable(c, c->drive[i]) &&
+		if (!drive_run_free(c->drive[i], kind) && drive_usable(c, c->drive[i]) &&
 		    store_free(c->drive[i]->store) > STORE_RESERVE)
 			return true;
 	return false;
@@ -242,7 +263,7 @@ bool drives_room_soon(const struct core *c, uint32_t kind)
 bool drives_unflushed_room(const struct core *c, uint32_t blocks)
 {
 	for (uint32_t i = 0; i < c->drives; i++)
-		if (!c->drive[i]->leaving && c->drive[i]->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
+		if (!c->drive[i]->leaving && drive_run_free(c->drive[i], DISK_LOG_DURABLE) &&
 		    unflushed_room(c->drive[i], blocks))
 			return true;
 	return false;
@@ -274,7 +295,7 @@ uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CO
 		uint64_t ns;
 		uint32_t at = n;
 
-		if (dv->run[kind].phase != RUN_FREE || !drive_usable(c, dv))
+		if (!drive_run_free(dv, kind) || !drive_usable(c, dv))
 			continue;
 		ns = c->drives > 1 ? sched_queue_ns(c, i) : 0;
 		ns += c->drives > 1 ? (uint64_t)(full_permille(dv) / ROOM_ALIKE) << 40 : 0;

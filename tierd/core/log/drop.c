@@ -11,6 +11,36 @@
 #define STORE_FREE_MIN 2u /* segments kept free in advance, beside the reserve */
 #define KEPT_LOOKS 64u	  /* blocks of a segment */
 
+/* Can it be written again? What a stream brought is about to go. */
+static bool stays_in_cxl(const struct context *x, uint32_t slot)
+{
+	return !block_use(x, slot)->streamed[ABI_TIER_CXL] &&
+	       x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot);
+}
+
+static void write_again(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
+{
+	dv->keep -= dv->keep > 0;
+	block_unwritten(c, x, slot);
+	writeback_again(c, x, slot);
+}
+
+/* What is pinned is written again in any case, so it is the first of what may stay. */
+static void keep_pinned(struct core *c, struct drive *dv, struct block_list *list)
+{
+	for (; dv->unseen && list->count && !meter_spent(&c->meter); dv->unseen--) {
+		struct context *x = c->context[list->head_ctx];
+		uint32_t slot = list->head;
+
+		if (block_use(x, slot)->pins[ABI_TIER_CXL] && stays_in_cxl(x, slot)) {
+			write_again(c, dv, x, slot);
+		} else {
+			meter_charge(&c->meter, 1); /* as block_unwritten does */
+			block_list_turn(c, list);
+		}
+	}
+}
+
 /*
  * Drop a segment of the cache log. What is whole in CXL has earned its place there and is written
  * again (at most half of the segment, so that dropping gains), and so was by the cleaner what is
@@ -21,31 +51,31 @@
 bool evict_segment(struct core *c, struct drive *dv, uint32_t segment)
 {
 	struct block_list *list = &dv->segment_blocks[segment];
-	uint32_t before = list->count, left = before;
+	uint32_t all = list->count, before, left;
 	bool over;
 
-	if (dv->dropping != segment + 1)
-		dv->keep = before / 2;
+	if (dv->dropping != segment + 1) {
+		dv->keep = all / 2;
+		dv->unseen = all;
+	}
 	dv->dropping = segment + 1;
+	keep_pinned(c, dv, list);
+	before = left = list->count;
 	for (; left && !meter_spent(&c->meter); left--) {
 		struct context *x = c->context[list->head_ctx];
 		uint32_t slot = list->head;
 		const struct block_use *use = block_use(x, slot);
 
-		if ((dv->keep || use->pins[ABI_TIER_CXL]) &&
-		    !use->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
-		    x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
-			dv->keep -= dv->keep > 0;
-			block_unwritten(c, x, slot);
-			writeback_again(c, x, slot);
+		if ((dv->keep || use->pins[ABI_TIER_CXL]) && stays_in_cxl(x, slot)) {
+			write_again(c, dv, x, slot);
 		} else if (!block_use_is_pinned(use)) {
 			block_drop(c, x, slot);
 		} else {
-			meter_charge(&c->meter, 1); /* as block_unwritten does */
+			meter_charge(&c->meter, 1);
 			block_list_turn(c, list);
 		}
 	}
-	c->metrics.segments_dropped += before && list->count == 0;
+	c->metrics.segments_dropped += all && list->count == 0;
 	over = !left || (left < before && list->count == before); /* or it met pinned ones only */
 	dv->dropping = over ? 0 : dv->dropping;
 	return over;

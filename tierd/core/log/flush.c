@@ -28,8 +28,12 @@ bool drive_failing(const struct drive *dv)
 
 /* ---- blocks that wait for their flush ----------------------------------------------------- */
 
+/* ... beside those that runs under way bring. */
 bool unflushed_room(const struct drive *dv, uint32_t blocks)
 {
+	for (uint32_t i = CORE_RUN_FIRST(DISK_LOG_DURABLE); i < CORE_RUNS_MAX; i++)
+		if (dv->run[i].phase != RUN_FREE)
+			blocks += dv->run[i].blocks;
 	return dv->unflushed_tail - dv->unflushed_head + blocks <= UNFLUSHED_MAX;
 }
 
@@ -194,12 +198,15 @@ static bool is_over(const struct drive *dv)
  */
 static uint64_t gather_until(const struct drive *dv)
 {
-	const struct run *run = &dv->run[DISK_LOG_DURABLE];
 	uint64_t ns = dv->sync_ns < FLUSH_GATHER_NS ? dv->sync_ns : FLUSH_GATHER_NS;
 
-	if (!run->blocks || (run->phase != RUN_DATA && run->phase != RUN_RECORD))
-		return 0;
-	return dv->sync_since_ns + ns;
+	for (uint32_t i = CORE_RUN_FIRST(DISK_LOG_DURABLE); i < CORE_RUNS_MAX; i++) {
+		const struct run *run = &dv->run[i];
+
+		if (run->blocks && (run->phase == RUN_DATA || run->phase == RUN_RECORD))
+			return dv->sync_since_ns + ns;
+	}
+	return 0;
 }
 
 void flush_step(struct core *c, struct drive *dv)

@@ -169,6 +169,7 @@ uint64_t core_handover_leave(struct core *c, uint32_t id, void *memory)
 			.bytes = pen.bytes,
 			.mem_bytes = x->plan.mem_bytes[CXL],
 			.slab_bytes = space_slab_bytes(x->space[CXL]),
+			.slots = x->ix.slots_used,
 			.spec = x->spec,
 		};
 	return pen.bytes;
@@ -350,6 +351,8 @@ int core_handover_take(struct core *c, uint32_t id, const struct handover_contex
 		err = place_leave(c, x, (const void *)b, list->places);
 	for (uint64_t i = 0; i < list->blocks && !err; i++, first = block_next(list, first))
 		block_settle(c, x, first);
+	former_close(x->left, &x->ix);
+	x->left = NULL;
 	tables_come_back(c, x);
 	out->bytes += x->space[CXL] ? space_held(x->space[CXL]) : 0;
 	return err;

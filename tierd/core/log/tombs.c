@@ -122,7 +122,7 @@ void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64
  * the cleaner carries stand in any order, so others of that context come to the front: where
  * contexts had deleted by turns each key would have a record again.
  */
-uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind)
+static uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind)
 {
 	uint64_t first = t->written;
 	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
@@ -201,4 +201,73 @@ bool recorded_may(const struct core *c, const struct context *x, const uint8_t *
 	uint64_t lsn = *place_of(c, x->spec.uid, key);
 
 	return !oldest || (lsn && lsn >= oldest);
+}
+
+/* ---- their record ------------------------------------------------------------------------- */
+
+/* Place for a record of so many keys, if need be in a segment that is made free for it. */
+static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
+			struct store_run *place)
+{
+	struct drive *home = core_home(c);
+	bool carried = kind == TOMBS_CARRIED;
+
+	return !store_append_tombstone(home->store, keys, carried, place) ||
+	       (evict_store_for(c, home, STORE_DURABLE) &&
+		!store_append_tombstone(home->store, keys, carried, place));
+}
+
+/*
+ * As many as the record takes, all of one context: the queue's head decides which. False: there are
+ * none, or no room for them.
+ */
+static bool tombs_begin(struct core *c, struct run *run, enum tombs_kind kind)
+{
+	struct tombs *t = &c->tombs[kind];
+	uint64_t first = t->written;
+	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
+	uint32_t n = tombs_alike(t, kind);
+
+	assert(run->phase == RUN_FREE && n <= t->queued - first);
+	if (!n)
+		return false;
+	if (!tombs_place(c, n, kind, &run->place)) {
+		if (!t->full_since_ns)
+			t->full_since_ns = c->now_ns;
+		return false;
+	}
+	t->full_since_ns = 0;
+	n = run->place.blocks; /* as many as one record takes */
+	run->place.bound = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (t->tomb[(first + i) % TOMBS_MAX].block.salt > run->place.bound)
+			run->place.bound = t->tomb[(first + i) % TOMBS_MAX].block.salt;
+	run->tomb_kind = kind;
+	run->tomb_first = first;
+	run->ctx = NULL;
+	run->tombs = n;
+	run->blocks = run->cursor = run->outstanding = 0;
+	run->written = 0;
+	run->failed = run->suspect = run->lost = false;
+	memset(&run->head, 0, sizeof(run->head));
+	run->head.type = DISK_RECORD_TOMBSTONE;
+	run->head.context_uid = uid;
+	run->head.block_count = n;
+	run->voids = c->catalog.voids;
+	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
+	return true;
+}
+
+/* One record at a time, beside those of blocks. */
+void tombs_write(struct core *c)
+{
+	struct drive *home = core_home(c);
+	struct run *run = drive_run_free(home, DISK_LOG_DURABLE);
+
+	for (uint32_t i = CORE_RUN_FIRST(DISK_LOG_DURABLE); i < CORE_RUNS_MAX; i++)
+		if (home->run[i].phase != RUN_FREE && home->run[i].tombs)
+			return;
+	if (run && c->now_ns >= home->write_retry_ns &&
+	    !tombs_begin(c, run, TOMBS_CARRIED)) /* they make room for the others */
+		tombs_begin(c, run, TOMBS_NEW);
 }

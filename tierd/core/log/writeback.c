@@ -8,8 +8,9 @@
  *   -> clean
  *   someone waits for durability -> SYNC; the flush covers every record written before it began
  *
- * One run a log at a time: records of a segment are written in order, so recovery never meets a
- * hole before a record that was acknowledged. Tombstones travel as a run without data.
+ * Runs of the durable log go side by side, so that who puts together shares a flush; whatever of
+ * them a crash leaves out is a hole, behind which recovery goes on. Of the cache log one goes at a
+ * time: nobody waits for it. Tombstones travel as a run without data, one at a time.
  */
 #include <assert.h>
 #include <errno.h>
@@ -146,7 +147,7 @@ static uint64_t run_bytes(const struct core *c, const struct context *x)
 		const struct run *run = drive_run(c, i);
 
 		if (run->phase != RUN_FREE && run->ctx == x && run->blocks)
-			bytes += room_of(c, x, run->slot[0], i % CORE_RUNS_MAX, run->blocks);
+			bytes += room_of(c, x, run->slot[0], run->place.log, run->blocks);
 	}
 	return bytes;
 }
@@ -171,7 +172,7 @@ static int run_somewhere(struct core *c, struct context *x, uint32_t log, const 
 	int err = -EBUSY;
 
 	for (uint32_t i = 0; i < count; i++) {
-		struct run *run = &by[i]->run[log];
+		struct run *run = drive_run_free(by[i], log);
 
 		if (log == DISK_LOG_DURABLE && !unflushed_room(by[i], n))
 			continue; /* a flush is wanted already */
@@ -467,8 +468,8 @@ static void run_end(struct core *c, struct run *run)
 		/* Not if a failed flush has put back those before. */
 		if (t->written == run->tomb_first)
 			t->written += run->tombs;
-	} else if (!run->suspect && !run->lost) {
-		dv->write_failures++;
+	} else if (!run->suspect && !run->lost && c->now_ns >= dv->write_retry_ns) {
+		dv->write_failures++; /* once for all that were under way */
 		dv->write_retry_ns = c->now_ns + RETRY_NS;
 	}
 	run->phase = RUN_FREE;
@@ -493,8 +494,10 @@ static void run_step(struct core *c, struct run *run)
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
 	}
-	if (run->phase == RUN_HEADER_SYNC && run->log->sync_seq >= run->header_sync)
+	if (run->phase == RUN_HEADER_SYNC && run->log->sync_seq >= run->header_sync) {
+		store_header_flushed(run->log->store, &run->place);
 		run->phase = RUN_DATA;
+	}
 	while (run->phase == RUN_DATA && !run->failed && run->cursor < total &&
 	       run->outstanding < CORE_RUN_IOS && c->actions.io_free)
 		data_io(c, run);
@@ -549,62 +552,6 @@ static void run_written(struct core *c, struct core_io *io)
 	/* RUN_DATA: writeback_step goes on */
 }
 
-/* ---- tombstones --------------------------------------------------------------------------- */
-
-/* Place for a record of so many keys, if need be in a segment that is made free for it. */
-static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
-			struct store_run *place)
-{
-	struct drive *home = core_home(c);
-	bool carried = kind == TOMBS_CARRIED;
-
-	return !store_append_tombstone(home->store, keys, carried, place) ||
-	       (evict_store_for(c, home, STORE_DURABLE) &&
-		!store_append_tombstone(home->store, keys, carried, place));
-}
-
-/*
- * As many as the record takes, all of one context: the queue's head decides which. False: there are
- * none, or no room for them.
- */
-static bool tombs_begin(struct core *c, enum tombs_kind kind)
-{
-	struct run *run = &core_home(c)->run[DISK_LOG_DURABLE];
-	struct tombs *t = &c->tombs[kind];
-	uint64_t first = t->written;
-	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
-	uint32_t n = tombs_alike(t, kind);
-
-	assert(run->phase == RUN_FREE && n <= t->queued - first);
-	if (!n)
-		return false;
-	if (!tombs_place(c, n, kind, &run->place)) {
-		if (!t->full_since_ns)
-			t->full_since_ns = c->now_ns;
-		return false;
-	}
-	t->full_since_ns = 0;
-	n = run->place.blocks; /* as many as one record takes */
-	run->place.bound = 0;
-	for (uint32_t i = 0; i < n; i++)
-		if (t->tomb[(first + i) % TOMBS_MAX].block.salt > run->place.bound)
-			run->place.bound = t->tomb[(first + i) % TOMBS_MAX].block.salt;
-	run->tomb_kind = kind;
-	run->tomb_first = first;
-	run->ctx = NULL;
-	run->tombs = n;
-	run->blocks = run->cursor = run->outstanding = 0;
-	run->written = 0;
-	run->failed = run->suspect = run->lost = false;
-	memset(&run->head, 0, sizeof(run->head));
-	run->head.type = DISK_RECORD_TOMBSTONE;
-	run->head.context_uid = uid;
-	run->head.block_count = n;
-	run->voids = c->catalog.voids;
-	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
-	return true;
-}
-
 /* ---- drain -------------------------------------------------------------------------------- */
 
 int core_drain(struct core *c, uint64_t token)
@@ -639,7 +586,7 @@ bool writeback_full(const struct core *c, const struct context *x)
 {
 	bool full = false;
 
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++) {
+	for (uint32_t log = 0; log < CORE_LOGS; log++) {
 		const struct dirty *d = &x->dirty[log];
 
 		if (d->list.count && !full_for(c, d->full_since_ns))
@@ -760,10 +707,8 @@ void writeback_step(struct core *c)
 		drain_step(c);
 		return;
 	}
-	if (home->run[DISK_LOG_DURABLE].phase == RUN_FREE && c->now_ns >= home->write_retry_ns &&
-	    !tombs_begin(c, TOMBS_CARRIED)) /* they make room for the others */
-		tombs_begin(c, TOMBS_NEW);
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+	tombs_write(c);
+	for (uint32_t log = 0; log < CORE_LOGS; log++)
 		while (drives_idle(c, log) && kind_begins(c, log))
 			;
 	for (uint32_t i = 0; i < c->drives; i++)

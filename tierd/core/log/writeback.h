@@ -16,7 +16,10 @@ struct core;
 struct context;
 struct drive;
 
-#define CORE_RUNS_MAX 2u   /* one a log */
+#define CORE_LOGS 2u       /* DISK_LOG_* */
+#define CORE_RUNS_MAX 9u   /* one of the cache log, then those of the durable one: */
+#define CORE_RUN_FIRST(log) ((log) == DISK_LOG_CACHE ? 0u : 1u)
+#define CORE_RUN_END(log) ((log) == DISK_LOG_CACHE ? 1u : CORE_RUNS_MAX)
 #define TOMBS_MAX 4096u    /* deletions waiting for their record */
 #define TOMBS_RECORD 1024u /* in one record */
 
@@ -35,9 +38,9 @@ struct dirty {
 
 /* What runs of all drives share. */
 struct writeback {
-	uint32_t context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
-	uint32_t *crc;                   /* scratch of a record */
-	struct disk_block *tombs;        /* likewise */
+	uint32_t context[CORE_LOGS]; /* round robin: who comes next in each log */
+	uint32_t *crc;               /* scratch of a record */
+	struct disk_block *tombs;    /* likewise */
 	bool draining; /* all that is dirty is written now: who waits for that */
 	struct token token[CORE_TOKENS_MAX];
 	uint32_t tokens;
@@ -71,9 +74,6 @@ struct tombs {
 	uint64_t sync;          /* written when the flush under way began */
 	uint64_t full_since_ns; /* no room for their record since; 0 = there is */
 };
-
-/* How many one record takes of those that wait (delete.c). */
-uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind);
 
 enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
 
@@ -246,8 +246,9 @@ struct drive {
 	uint64_t flush_retry_ns;
 	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t flush_failures, write_failures, read_failures; /* since the last success */
-	uint32_t dropping; /* evict_segment: 1 + what goes; of its blocks so many may still stay: */
+	uint32_t dropping; /* evict_segment: 1 + what goes; of its blocks so many may still stay, */
 	uint32_t keep;
+	uint32_t unseen;   /* ... pinned ones first: so many are yet to be looked at for these */
 	int64_t kept;	   /* evict_oldest: segments up to it are; -ENOENT = none was met */
 	bool leaving;	   /* drain.c: it takes no runs, and its blocks move elsewhere, */
 	bool lost;	   /* ... those that cannot be read are given up, */
@@ -273,6 +274,7 @@ struct drive *drives_target(const struct core *c, const struct drive *from);
 bool drives_missing(const struct core *c);
 uint64_t drives_retry_ns(const struct core *c);
 bool drives_idle(const struct core *c, uint32_t kind);
+struct run *drive_run_free(struct drive *dv, uint32_t kind);
 const struct run *drive_run(const struct core *c, uint32_t i);
 void drive_read_begin(struct core *c, const struct core_io *io);
 void drive_read_end(struct core *c, const struct core_io *io);
@@ -384,6 +386,7 @@ void evict_ahead(struct core *c, struct drive *dv);
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
 bool tombs_room(const struct tombs *t, uint32_t keys);
 void tomb_count(struct context *x, uint64_t bound);
+void tombs_write(struct core *c);
 bool tombs_may(struct core *c, struct context *x, uint64_t oldest);
 void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 int recorded_open(struct core *c);

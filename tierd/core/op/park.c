@@ -321,8 +321,8 @@ static void refresh(struct core *c)
 {
 	struct parked *k = &c->parked;
 
-	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count && c->meter.items < METER_PARK;
-	     n++)
+	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count &&
+			     c->meter.items < meter_park(&c->meter); n++)
 		look(c, k->by_deadline[k->fresh++ % k->count].r);
 }
 
@@ -335,7 +335,7 @@ static uint32_t look_due(struct core *c, uint64_t due_ns, bool *all)
 	for (; i < k->count && k->by_deadline[i].start_ns <= due_ns; i++) {
 		if (k->by_deadline[i].r->queued)
 			continue;
-		if (c->meter.items >= METER_PARK)
+		if (c->meter.items >= meter_park(&c->meter))
 			break;
 		look(c, k->by_deadline[i].r);
 	}

@@ -547,6 +547,10 @@ void put_end(struct core *c, struct request *r, int res)
 		p->res = res;
 		p->counted = p->visible = 0;
 	}
+	if (!p->res && p->epoch != p->ctx->spec.epoch) { /* raised while it was counted */
+		p->res = -ESTALE;
+		p->counted = p->visible = 0;
+	}
 	if (!count_visible(c, p)) {
 		request_go_on(c, r);
 		return;

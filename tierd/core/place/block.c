@@ -21,7 +21,7 @@ static bool tried(const struct core *c)
 
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 {
-	uint32_t slot = index_slot_alloc(&x->ix);
+	uint32_t slot = former_slot(x->left, &x->ix, key);
 	struct block_meta *m;
 	struct abi_block *b;
 
@@ -214,8 +214,9 @@ void block_release(struct core *c, struct context *x, uint32_t slot)
 	const struct block_meta *m = &x->meta[slot];
 
 	if (!(m->flags & BLOCK_DROPPED) || block_words(x, slot) || use->hold || use->writers)
-		return;
-	slot_release(c, x, slot);
+		block_use_settle(x, slot); /* its pages may be all that is left */
+	else
+		slot_release(c, x, slot);
 }
 
 static bool is_there(const struct block_meta *m)
@@ -338,10 +339,7 @@ void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t
 	assert(use->moving > 0);
 	use->moving--;
 	quota_sub(c, x, slot, tier, page_stride(x, page));
-	if (x->meta[slot].flags & BLOCK_DROPPED)
-		block_release(c, x, slot);
-	else
-		block_use_settle(x, slot);
+	block_release(c, x, slot);
 }
 
 /* Its copy on NVMe is no more. */

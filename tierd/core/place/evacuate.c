@@ -481,7 +481,7 @@ static bool walk_block(struct core *c)
 	struct evacuation *e = &c->evacuation;
 	struct context *x = e->ctx;
 
-	if (c->meter.items >= METER_AHEAD)
+	if (c->meter.items >= meter_ahead(&c->meter))
 		return false;
 	if (!x->meta[e->slot].there[e->tier].pages && !block_use(x, e->slot)->moving) {
 		meter_charge_table(&c->meter, e->slot % 8 ? 0 : 8);
@@ -489,7 +489,7 @@ static bool walk_block(struct core *c)
 		return true;
 	}
 	while (e->page < x->ix.pages_per_block) {
-		if (c->meter.items >= METER_AHEAD)
+		if (c->meter.items >= meter_ahead(&c->meter))
 			return false;
 		meter_charge(&c->meter, 1);
 		if (descs_there(&x->descs, e->slot, e->page))

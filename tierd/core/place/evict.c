@@ -46,7 +46,7 @@ static bool access_log(struct core *c, struct client *k, uint32_t reader)
 	const struct abi_reader *r = &k->open.readers[reader];
 	uint64_t tail = atomic_load_acquire_u64(&r->access_tail);
 	uint64_t seen = k->access_seen[reader], end = tail;
-	uint32_t most = meter_spent(&c->meter) ? 0 : METER_LOGS - c->meter.logs;
+	uint32_t most = meter_spent(&c->meter) ? 0 : meter_logs(&c->meter) - c->meter.logs;
 
 	if (tail - seen > ABI_ACCESS_LOG) {
 		c->metrics.access_lost += tail - seen - ABI_ACCESS_LOG;
@@ -103,7 +103,7 @@ void evict_drain_logs(struct core *c)
 	for (uint32_t n = 0; n < c->clients_high; n++) {
 		uint32_t i = (first + n) % c->clients_high;
 
-		if (c->meter.logs >= METER_LOGS) {
+		if (c->meter.logs >= meter_logs(&c->meter)) {
 			c->evict.drain_next = i;
 			return;
 		}

@@ -7,11 +7,12 @@
  *
  * Of its 4,096 items half are for walks, half for one piece that was begun before these were over:
  *
- *   METER_WALK   walks go on, and pieces are begun, while it has been fewer
+ *   walk         walks go on, and pieces are begun, while it has been fewer: METER_WALK, unless a
+ *                test has less, in which no walk may count on ending at once
  *   METER_PIECE  what is no walk (all keys of a put or of a fetch) is so many at most
- *   METER_LOGS   entries of access logs, which are heard before it is decided who leaves
- *   METER_PARK   parked prefetches are looked at while it has been fewer, and
- *   METER_AHEAD  plans decided, and slabs emptied: what comes after these has the rest
+ *   meter_logs   entries of access logs, which are heard before it is decided who leaves
+ *   meter_park   parked prefetches are looked at while it has been fewer, and
+ *   meter_ahead  plans decided, and slabs emptied: what comes after these has the rest
  */
 #ifndef TIERD_CORE_METER_H
 #define TIERD_CORE_METER_H
@@ -24,11 +25,9 @@
 
 #define METER_WALK (CORE_ITEMS_MAX / 2)
 #define METER_PIECE (CORE_ITEMS_MAX / 2)
-#define METER_LOGS (CORE_ITEMS_MAX / 8)
-#define METER_PARK (METER_WALK / 2)
-#define METER_AHEAD (METER_WALK / 4 * 3)
 
 struct meter {
+	uint32_t walk;  /* see above */
 	uint32_t items; /* of the event under way */
 	uint32_t logs;  /* of these, entries of access logs */
 };
@@ -67,7 +66,22 @@ static inline void meter_charge_words(struct meter *m, uint32_t words)
 /* Has the event done its share? A walk then leaves the rest to the next one. */
 static inline bool meter_spent(const struct meter *m)
 {
-	return m->items >= METER_WALK;
+	return m->items >= m->walk;
+}
+
+static inline uint32_t meter_logs(const struct meter *m)
+{
+	return m->walk / 4;
+}
+
+static inline uint32_t meter_park(const struct meter *m)
+{
+	return m->walk / 2;
+}
+
+static inline uint32_t meter_ahead(const struct meter *m)
+{
+	return m->walk / 4 * 3;
 }
 
 /* Nothing was found. -EBUSY: not so far, the event has done its share. */

@@ -385,6 +385,12 @@ int store_append_tombstone(struct store *s, uint32_t keys, bool carried, struct 
 	return err;
 }
 
+void store_header_flushed(struct store *s, const struct store_run *run)
+{
+	assert(s->segment[run->segment].sequence == run->segment_seq);
+	s->segment[run->segment].header_done = true;
+}
+
 void store_append_done(struct store *s, const struct store_run *run, bool ok)
 {
 	struct store_segment *g = &s->segment[run->segment];

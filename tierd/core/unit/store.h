@@ -104,6 +104,8 @@ void store_no_room(struct store *s, enum store_stream stream);
 bool store_may_name_absent(const struct store *s);
 int store_append_thinned(struct store *s, enum store_stream stream, uint64_t block_bytes,
 			 uint32_t pages, uint32_t absent, struct store_run *run);
+/* The header that the run wrote is on the medium: runs that are appended from now on need none. */
+void store_header_flushed(struct store *s, const struct store_run *run);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
 
