@@ -275,8 +275,8 @@ static void test_singles(void **state)
 #define SALTS 8u
 
 /*
- * A block for each of eight salts in each of many contexts, all of them open at once: each is to have an order of leaving of its own in either tier, until the account of their owner is
- * full.
+ * A block for each of eight salts in each of many contexts, all of them open at once: each is to
+ * have an order of leaving of its own in either tier, until the account of their owner is full.
  */
 static void by_salts(struct isolation *w)
 {
