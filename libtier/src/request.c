@@ -597,6 +597,8 @@ static int explain_space(const char *what, uint64_t held)
 	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_TABLES)
 		return error_set(-ENOSPC, "%s: no memory for more blocks: the tables of %s have "
 				 "all that they may (index.size); delete blocks or contexts", what,
+				 share[ABI_HELD_LIMIT] == ABI_LIMIT_SALT ?
+					 "this salt (three quarters of its context's)" :
 				 share[ABI_HELD_LIMIT] == ABI_LIMIT_USER ?
 					 "this context's owner" : "all contexts");
 	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_CHAIN)

@@ -17,6 +17,7 @@
 #include "tierd/core/unit/space.h"
 #include "tierd/core/unit/tenants.h"
 
+#define CONTEXT_TABLES 24u /* of its own, at most, but those of lanes */
 #define CONTEXT_SALTS 256u /* accounts a context: that of no salt, of "other", and of salts */
 
 /* abi_page.streams: how many streams count on the page, and whether its place is the pool's. */
@@ -87,7 +88,6 @@ struct context {
 	uint64_t kept_blocks; /* with a priority or a TTL */
 	uint64_t reserved_most_blocks; /* that reservations may come to and did not draw yet */
 	uint32_t user;        /* its owner's, in core.tables */
-	bool mapped;          /* its addresses are in the sums there */
 	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
 	uint64_t table_bytes; /* as the sums in core.tables have it */
 	bool descs_short;     /* somebody found no memory for descriptors: idle ones are given up */

@@ -240,6 +240,7 @@ static uint32_t block_make(struct core *c, struct context *x, const struct hando
 	}
 	x->blocks++;
 	quota_name(c, x, slot, b->salt, LEDGER_NONE);
+	tables_lane(x, block_lane(x, slot));
 	x->meta[slot].flags = b->flags & HANDOVER_DURABLE ? BLOCK_DURABLE : 0;
 	if (disk_keep_lapses(b->keep))
 		retain_say(c, x, slot, disk_keep_priority(b->keep),
@@ -352,7 +353,7 @@ int core_handover_take(struct core *c, uint32_t id, const struct handover_contex
 		block_settle(c, x, first);
 	former_close(x->left, &x->ix);
 	x->left = NULL;
-	tables_count(c, x);
+	tables_come_back(c, x);
 	out->bytes += x->space[CXL] ? space_held(x->space[CXL]) : 0;
 	return err;
 }
