@@ -108,6 +108,12 @@ static bool is_header(const struct world *w, uint64_t offset)
 	       (offset - w->super.segment_offset) % w->super.segment_bytes == 0;
 }
 
+/* A header is worth waiting for: much that must not go on without it could, meanwhile. */
+bool device_is_late(struct world *w, const struct core_io *io)
+{
+	return !w->fair && is_header(w, io->offset) && world_chance(w, 800000);
+}
+
 static void device_write(struct world *w, struct core_io *io)
 {
 	bool catalog = io->offset < w->super.segment_offset, small = io->bytes <= 2 * DISK_SECTOR;
