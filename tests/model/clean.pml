@@ -6,8 +6,8 @@
  *   carry tombstones -> header, flushed -> pages -> flush -> record (settled: its data is there for
  *   sure) -> flush -> K's home is the new place -> what was carried is flushed -> the segment is dead
  *
- * With -DRESERVED tombstones have no room elsewhere and go into its log, too (append_reserved), and a
- * header is written some time after its segment was opened.
+ * With -DRESERVED tombstones have no room elsewhere and go into its log, too (append_reserved), and
+ * a header is written some time after its segment was opened.
  *
  * Until then the victim is not opened anew. A flush that fails, or a write, ends the run: K is where
  * it was. Reads of the old place verify: a page that does not takes the block away.

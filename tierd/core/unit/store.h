@@ -107,8 +107,8 @@ int store_append_thinned(struct store *s, enum store_stream stream, uint64_t blo
 /* The header that the run wrote is on the medium: runs that are appended from now on need none. */
 void store_header_flushed(struct store *s, const struct store_run *run);
 /*
- * A run under way opens the stream's segment: nothing is appended there that is not flushed with it.
- * It would write the header once more, and could tear it when others rely on it.
+ * A run under way opens the stream's segment: nothing is appended there but of its own batch. It
+ * would write the header once more, and could tear it when others rely on it.
  */
 bool store_opening(const struct store *s, enum store_stream stream);
 /* Counts no live bytes: then call store_live. */
