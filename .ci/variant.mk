@@ -88,6 +88,13 @@ $$(tsan_tests_$1): $$(call objects,$1,$$(SRC_lockfree)) $$(O)/$1/libtier.a $$(O)
 $$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib))
 	$$(link_$1) $$(LIBS_tierd) $$(SSL_LIBS) $$(CMOCKA_LIBS) -lm
 
+# Whoever opens a core (tests/lib/shadow.c).
+ifeq ($1,asan)
+SHADOW_asan := -Wl,--wrap=calloc,--wrap=free
+$$(O)/$1/tierd $$(O)/$1/tierbench: $$(call objects,$1,tests/lib/shadow.c)
+$$(O)/$1/tierd $$(O)/$1/tierbench $$(tests_$1): private LDFLAGS += $$(SHADOW_asan)
+endif
+
 $$(O)/$1/obj/libtier/%.o: FLAGS += $$(PIC)
 $$(O)/$1/obj/tierd/core/%.o: FLAGS_$1 += $$(FLAGS_core_$1)
 $$(O)/$1/obj/tierd/policy/%.o: FLAGS_$1 += $$(FLAGS_core_$1)

@@ -17,7 +17,7 @@ test-run: $(O)/plain/hosts-kv $(if $(HAVE_ASAN),$(O)/asan/hosts-kv)
 check: $(O)/$(VARIANT)/hosts-kv
 
 ROUNDS ?= 10
-.PHONY: hosts-demo hosts-test setup-hosts
+.PHONY: hosts-demo hosts-test hosts-spread setup-hosts
 hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
 	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
 		$(O)/plain:tests/integration/hosts_faults.sh \
@@ -26,6 +26,9 @@ hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, R
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain
 	@BUILD=$(O)/plain bench/hosts/demo || [ $$? = 77 ] # 77: it said why it cannot run here
+
+hosts-spread: all-plain ## how long until every host has a deletion, an epoch, a host's end (N=8)
+	@$(call engines_with,light) bench/hosts/spread --hosts $(or $(N),8) || [ $$? -eq 77 ]
 
 setup-hosts: ## install etcd and ip for make hosts-demo; starts no service
 	@O=$(O) bench/hosts/setup

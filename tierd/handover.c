@@ -28,7 +28,7 @@
 #include "tierd/shell.h"
 
 #define LISTEN_FIRST 3 /* sd_listen_fds(3) */
-#define DESCRIPTORS_MAX (2u + ABI_CONTEXTS_MAX + 2u * CORE_CLIENTS_MAX)
+#define DESCRIPTORS_MAX (2u + 2u * ABI_CONTEXTS_MAX + 2u * CORE_CLIENTS_MAX)
 
 /* ---- descriptors --------------------------------------------------------------------------- */
 
@@ -62,17 +62,27 @@ static int *find(struct handover *h, const char *kind, unsigned number)
 	return NULL;
 }
 
+static uint64_t index_bytes(const void *index)
+{
+	return ((const struct abi_index_header *)index)->total_bytes;
+}
+
 /* Whoever needs it has it. */
 static void drop(struct handover *h)
 {
 	for (uint32_t i = 0; i < h->count; i++)
 		if (h->fd[i] >= 0)
 			close(h->fd[i]);
+	for (uint32_t i = 0; h->index && i < h->list->contexts; i++)
+		if (h->index[i])
+			munmap((void *)(uintptr_t)h->index[i], index_bytes(h->index[i]));
 	if (h->list)
 		munmap(h->list, h->bytes);
 	free(h->fd);
 	free(h->name);
 	free(h->taken);
+	free(h->index);
+	h->index = NULL;
 	h->list = NULL;
 	h->fd = NULL;
 	h->name = NULL;
@@ -111,8 +121,9 @@ static uint64_t write_contexts(struct shell *s, uint8_t *to, uint32_t *count)
 		uint64_t one = leaves(s, made) ?
 			core_handover_leave(s->core, made->id, to ? to + bytes : NULL) : 0;
 
-		if (one && to && add(&s->handover, made->mem[ABI_TIER_CXL].fd, HANDOVER_MEMORY,
-				     *count))
+		if (one && to &&
+		    (add(&s->handover, made->mem[ABI_TIER_CXL].fd, HANDOVER_MEMORY, *count) ||
+		     add(&s->handover, made->index.fd, HANDOVER_INDEX, *count)))
 			return 0;
 		bytes += one;
 		*count += one != 0;
@@ -179,7 +190,7 @@ void handover_leave(struct shell *s)
 	bytes += write_contexts(s, NULL, &contexts);
 	bytes += write_clients(s, NULL, &clients);
 	fd = memfd_create("tier-handover", MFD_CLOEXEC);
-	rc = fd < 0 ? -errno : room(h, 2 + contexts + 2 * clients);
+	rc = fd < 0 ? -errno : room(h, 2 + 2 * contexts + 2 * clients);
 	if (rc == 0)
 		rc = add(h, fd, HANDOVER_LIST, 0);
 	if (rc == 0 && h->socket)
@@ -368,7 +379,8 @@ static const char *judge(struct shell *s, int fd)
 	if (!has_clients(h, head->clients))
 		return "descriptors of clients are missing: raise FileDescriptorStoreMax=";
 	h->taken = calloc(head->contexts + 1, sizeof(*h->taken));
-	return h->taken ? NULL : "there is no memory for it";
+	h->index = calloc(head->contexts + 1, sizeof(*h->index));
+	return h->taken && h->index ? NULL : "there is no memory for it";
 }
 
 /* The first of the list; each next one lies x->bytes behind. */
@@ -452,6 +464,26 @@ bool handover_has(const struct shell *s, const struct disk_context *spec)
 	return number_of(s, spec, &x) >= 0;
 }
 
+/* The context's index as the former daemon left it, of the size that it has now; NULL: none. */
+static const void *take_index(struct handover *h, uint32_t number, uint64_t bytes)
+{
+	int *fd = find(h, HANDOVER_INDEX, number);
+	struct stat st;
+	void *at;
+
+	if (!fd || fstat(*fd, &st) || (uint64_t)st.st_size != bytes)
+		return NULL;
+	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, *fd, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	if (index_bytes(at) != bytes) {
+		munmap(at, bytes);
+		return NULL;
+	}
+	h->index[number] = at;
+	return at;
+}
+
 void handover_memory(struct shell *s, const struct disk_context *spec,
 		     const struct core_context_plan *plan, struct context_memory *made,
 		     struct core_context_memory *memory)
@@ -465,6 +497,8 @@ void handover_memory(struct shell *s, const struct disk_context *spec,
 		return;
 	*fd = -1;
 	memory->at = 1 + ABI_CONTEXT_INDEX(x->id);
+	memory->former = take_index(&s->handover, (uint32_t)number, plan->index_bytes);
+	memory->former_slots = x->slots;
 	s->handover.taken[number] = true;
 }
 

@@ -11,6 +11,8 @@
  * LULL_NS where the device is busy for longer than a wake-up matters: turning for nothing takes
  * time from the engines' threads, and in a virtual machine from the thread that is the device. It
  * wakes for one of: the front's epoll set, a worker's, a signal, the device, the core's next tick.
+ * A client that slept on the loop's processor when it was woken waits there for a loop that turns:
+ * so once after each sleep the loop gives way to such a one, for WAY_NS.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
  */
@@ -35,8 +37,10 @@
 #define ACTIVE_NS (1 * NS_PER_MS)   /* without events until the loop sleeps */
 #define LULL_NS (30 * NS_PER_US)    /* the same, when the device will keep it waiting ... */
 #define LONG_NS (2 * NS_PER_MS)     /* ... for so long */
+#define WAY_NS (30 * NS_PER_US)     /* what a client takes to wake up and look */
 #define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
+#define ANSWER_NS (20 * NS_PER_MS)  /* for requests under way: later ones are asked again */
 #define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
 
 /* user_data of our own entries; the drive's have a bit of DRIVE_TAG set. */
@@ -104,6 +108,7 @@ int loop_signals(struct shell *s)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR2);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return -errno;
 	s->loop.fd[LOOP_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -169,6 +174,15 @@ static void settle(struct shell *s)
 	l->phase_end_ns = l->turn.now_ns + SETTLE_NS;
 }
 
+/* Who connects queues up where a next daemon may come. */
+static void unlisten(struct shell *s)
+{
+	if (notify_keeps())
+		s->handover.socket = front_leave_socket(s->front);
+	else
+		front_unlisten(s->front);
+}
+
 static void take_signal(struct shell *s)
 {
 	struct loop *l = &s->loop;
@@ -179,6 +193,8 @@ static void take_signal(struct shell *s)
 	while (read(l->fd[LOOP_SIGNAL], &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		if (info.ssi_signo == SIGHUP)
 			startup_reload(s);
+		else if (info.ssi_signo == SIGUSR2 && notify_keeps())
+			l->restart = true;
 		else
 			l->signals++;
 	}
@@ -186,7 +202,7 @@ static void take_signal(struct shell *s)
 		return;
 	if (l->phase == LOOP_RUN) {
 		notify_stopping();
-		front_unlisten(s->front);
+		unlisten(s);
 	}
 	if (l->signals > 1) {
 		log_warn(&s->log, "second signal: not waiting for write-back", NULL, NULL, "");
@@ -206,7 +222,7 @@ static bool settled(const struct shell *s)
 	return dispatch_idle(s) && (!s->objects || objects_idle(s->objects));
 }
 
-/* DRAIN -> SETTLE -> END */
+/* DRAIN or ANSWER -> SETTLE -> END */
 static void advance(struct shell *s)
 {
 	struct loop *l = &s->loop;
@@ -217,18 +233,32 @@ static void advance(struct shell *s)
 			log_warn(&s->log, "stopping with blocks not written", NULL,
 				 "look at the store's device", "");
 		settle(s);
+	} else if (l->phase == LOOP_ANSWER && (late || front_answered(s->front))) {
+		settle(s);
 	} else if (l->phase == LOOP_SETTLE && (late || settled(s))) {
 		l->phase = LOOP_END;
 	}
 }
 
-/* What is dirty is handed over, too: nothing new begins. */
-static void upgrade(struct shell *s)
+/* What is dirty is handed over, too. */
+static bool leaves_dirty(const struct loop *l)
 {
-	log_info(&s->log, "upgrade: handing over to", s->handover.program, "");
+	return l->upgrade || l->restart;
+}
+
+/* What is under way is answered first, where that is soon: clients ask the rest of the next one. */
+static void hand_over(struct shell *s)
+{
+	struct loop *l = &s->loop;
+
+	log_info(&s->log, "upgrade: handing over to",
+		 l->upgrade ? s->handover.program : "the service manager", "");
+	if (l->restart)
+		notify_stopping();
 	notify_status("handing over");
 	s->handover.socket = front_leave_socket(s->front);
-	settle(s);
+	l->phase = LOOP_ANSWER;
+	l->phase_end_ns = l->turn.now_ns + ANSWER_NS;
 }
 
 /* ---- turns --------------------------------------------------------------------------------- */
@@ -281,11 +311,12 @@ static bool turn(struct shell *s)
 	}
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
 	hopeful = front_poll(s->front, t, awake);
-	if (!l->upgrade || l->phase == LOOP_RUN)
+	/* Nothing new begins. */
+	if (!leaves_dirty(l) || l->phase < LOOP_SETTLE)
 		did += dispatch_actions(s);
 	front_flush(s->front);
-	if (l->upgrade && l->phase == LOOP_RUN)
-		upgrade(s);
+	if (leaves_dirty(l) && l->phase == LOOP_RUN)
+		hand_over(s);
 	if (l->phase != LOOP_RUN)
 		advance(s);
 	if (t->ticked)
@@ -303,13 +334,36 @@ static bool turn(struct shell *s)
 	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
 }
 
+/* At most so long; false: a job has ended meanwhile. */
+static bool sleep_for(struct shell *s, uint64_t ns)
+{
+	struct loop *l = &s->loop;
+	struct __kernel_timespec ts = { .tv_sec = (int64_t)(ns / NS_PER_S),
+					.tv_nsec = (long long)(ns % NS_PER_S) };
+	struct io_uring_cqe *cqe;
+
+	if (!worker_sleep(s->workers))
+		return false;
+	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
+	worker_awake(s->workers);
+	l->tick_wanted = true;
+	return true;
+}
+
+/* It yields nothing to other control groups, so sched_yield(2) will not do. */
+static void give_way(struct shell *s)
+{
+	if (!sleep_for(s, WAY_NS))
+		return;
+	s->loop.slept = false;
+	s->obs.gave_way++;
+}
+
 static void nap(struct shell *s)
 {
 	struct loop *l = &s->loop;
 	uint64_t now = l->turn.now_ns, next = core_next_tick(s->core);
 	uint64_t left = next > now ? next - now : 0;
-	struct __kernel_timespec ts;
-	struct io_uring_cqe *cqe;
 
 	if (left > front_next(s->front))
 		left = front_next(s->front);
@@ -319,16 +373,12 @@ static void nap(struct shell *s)
 		left = SLEEP_MAX_NS;
 	if (l->phase != LOOP_RUN && left > ACTIVE_NS)
 		left = ACTIVE_NS;
-	if (left < SHORT_NS || !worker_sleep(s->workers)) {
+	if (left < SHORT_NS || !sleep_for(s, left)) {
 		l->tick_wanted = left < SHORT_NS;
 		cpu_relax();
 		return;
 	}
-	ts.tv_sec = (int64_t)(left / NS_PER_S);
-	ts.tv_nsec = (long long)(left % NS_PER_S);
-	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
-	worker_awake(s->workers);
-	l->tick_wanted = true;
+	l->slept = true;
 	s->obs.sleeps++;
 }
 
@@ -341,6 +391,8 @@ int loop_run(struct shell *s)
 	while (l->phase != LOOP_END) {
 		if (turn(s))
 			nap(s);
+		else if (!l->tick_wanted && front_woke_here(s->front) && l->slept)
+			give_way(s);
 		else
 			cpu_relax();
 	}

@@ -50,7 +50,7 @@ struct catalog {
 /* What the loop waits for beside the device: one-shot polls in the ring (loop.c). */
 enum loop_source { LOOP_FRONT, LOOP_WORKERS, LOOP_SIGNAL, LOOP_SOURCES };
 
-enum loop_phase { LOOP_RUN = 0, LOOP_DRAIN, LOOP_SETTLE, LOOP_END };
+enum loop_phase { LOOP_RUN = 0, LOOP_DRAIN, LOOP_ANSWER, LOOP_SETTLE, LOOP_END };
 
 struct loop {
 	bool open;
@@ -63,11 +63,13 @@ struct loop {
 	uint64_t ticked_ns;
 	uint64_t clock_ns;    /* the core was told the wall clock then */
 	uint64_t busy_ns;     /* last time anything went on */
+	bool slept;           /* since it last gave way */
 	enum loop_phase phase;
-	uint64_t phase_end_ns; /* DRAIN and SETTLE are bounded */
+	uint64_t phase_end_ns; /* all between RUN and END are bounded */
 	uint32_t signals;
 	bool drained;
 	bool upgrade; /* what is dirty is left, and this program's file started anew */
+	bool restart; /* what is dirty is left, and the service manager starts it anew */
 };
 
 /* Where the watch over holes is (holes.c). */
@@ -91,6 +93,7 @@ struct handover {
 	int socket; /* that listens; 0 = none */
 	uint32_t count;
 	bool *taken; /* the memory of a context of the list */
+	const void **index; /* ... and its index, mapped; NULL = none was left */
 };
 
 struct shell {

@@ -24,7 +24,6 @@
 #include "tierd/settings.h"
 
 #define FIXED_REST (24ull << 20) /* code, stacks, buffers of the ring: beside what was allocated */
-#define TABLE_BYTES (256 << 10) /* what is larger has a mapping of its own */
 #define LOG_LINES_PER_S 200u /* clients can cause lines: not more than this */
 
 /* ---- config, log --------------------------------------------------------------------------- */
@@ -149,13 +148,12 @@ void startup_reload(struct shell *s)
 }
 
 /*
- * Tables of a context are as large as it may become, and most of their pages are never touched. By
- * itself malloc keeps what large tables had, once one was freed, and must write zeros all over the
- * next one then.
+ * Tables of a context, of which most pages are never touched, have mappings of their own. By itself
+ * malloc keeps what large ones had, once one was freed.
  */
 static void keep_tables_apart(void)
 {
-	mallopt(M_MMAP_THRESHOLD, TABLE_BYTES);
+	mallopt(M_MMAP_THRESHOLD, CORE_TABLE_BYTES);
 }
 
 static int begin_log(struct shell *s)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's program is started anew under a client that puts and reads: the longest time that it
- * waits for an answer, with 10^6 pages in memory of which about half were never written, and how
- * many of them are there afterwards.
+ * waits for an answer, with 10^6 pages in memory of which about half were never written, how many
+ * of its puts fail, and how many of the pages are there afterwards.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,19 +23,21 @@ struct upgrading {
 	uint32_t next; /* block that is put next */
 	uint8_t *data;
 	struct sample longest, before;
-	double pages, dirty, kept, had;
+	double pages, dirty, kept, had, failed;
 };
 
-/* Until it is answered, as an engine's connector would: every failure is tried again. */
+/* Until it is taken: a failure is counted and tried again. */
 static int put_one(struct upgrading *u)
 {
 	uint64_t end = time_now_ns() + LIMIT_NS;
 	tier_key key;
 
 	pool_key(&key, u->next++);
-	while (tier_put_copy(u->p->c, &key, 1, u->data, NULL) < 0)
+	while (tier_put_copy(u->p->c, &key, 1, u->data, NULL) < 0) {
+		u->failed++;
 		if (time_now_ns() > end)
 			return -ETIMEDOUT;
+	}
 	return 0;
 }
 
@@ -147,11 +149,15 @@ static int tell(struct upgrading *u, struct bench_results *results)
 	const struct bench_figure longest = { "upgrade", "longest answer while it upgrades", "ms",
 					      "the longest of as long without",
 					      { BENCH_VALUE_AT_MOST, 200 } };
+	const struct bench_figure failed = { "upgrade", "puts that failed", "puts", "none",
+					     { BENCH_VALUE_AT_MOST, 0 } };
 	const struct bench_figure kept = { "upgrade", "pages that are there afterwards", "pages",
 					   "those that were there before",
 					   { BENCH_RATIO_AT_LEAST, 1 } };
 	int error = bench_judge(results, &longest, &u->longest, &u->before);
 
+	if (!error)
+		error = bench_judge_exact(results, &failed, u->failed, 0);
 	if (!error)
 		error = bench_judge_exact(results, &kept, u->kept, u->had);
 	return error;

@@ -29,7 +29,7 @@ struct reader {
 	gzFile file;
 	const char *path;
 	char *line; /* the line so far */
-	size_t line_bytes;
+	size_t line_bytes, line_room;
 	uint64_t line_number;
 	size_t requests_room, ids_room;
 	char *why;
@@ -187,6 +187,19 @@ static int take_line(struct reader *r, struct trace *t)
 	return error;
 }
 
+static int line_add(struct reader *r, const char *from, size_t bytes)
+{
+	void *line = r->line;
+	int error = grow(&line, &r->line_room, r->line_bytes, bytes + 1, 1);
+
+	r->line = line;
+	if (error)
+		return error;
+	memcpy(r->line + r->line_bytes, from, bytes);
+	r->line_bytes += bytes;
+	return 0;
+}
+
 /* Take the bytes of a chunk, line by line. Returns 1 when requests_max have been read. */
 static int take_chunk(struct reader *r, struct trace *t, const char *chunk, size_t bytes,
 		      size_t requests_max)
@@ -198,8 +211,9 @@ static int take_chunk(struct reader *r, struct trace *t, const char *chunk, size
 
 		if (r->line_bytes + part > TRACE_LINE_BYTES_MAX)
 			return complain(r, -E2BIG, "longer than %u bytes", TRACE_LINE_BYTES_MAX);
-		memcpy(r->line + r->line_bytes, chunk, part);
-		r->line_bytes += part;
+		error = line_add(r, chunk, part);
+		if (error)
+			return error;
 		if (!end)
 			return 0;
 		error = take_line(r, t);
@@ -370,8 +384,7 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 		why[0] = '\0';
 	if (!requests_max || requests_max > TRACE_REQUESTS_MAX)
 		requests_max = TRACE_REQUESTS_MAX;
-	r.line = malloc(TRACE_LINE_BYTES_MAX);
-	if (!t || !r.line)
+	if (!t)
 		goto fail;
 	error = open_file(&r);
 	if (error)

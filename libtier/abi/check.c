@@ -28,6 +28,7 @@ AT(abi_index_header, boot_token, 16);
 AT(abi_index_header, fingerprint, 112);
 AT(abi_index_header, bucket_count, 4032);
 AT(abi_index_header, event_offset, 144);
+AT(abi_index_header, life, 152);
 AT(abi_index_header, closed, 4048);
 SIZE(abi_event, 128);
 AT(abi_event, key, 32);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a daemon that ends leaves for the next one: a list, in a memfd, of what lies in the CXL
- * memory of its contexts, and of clients whose leases may outlive it. The memory itself, the
+ * memory of its contexts, and of clients whose leases may outlive it. Memory and indexes, the
  * clients' regions and their pidfds are descriptors beside it, by names.
  *
  *   struct handover_head
@@ -26,6 +26,9 @@
  *       there as they did: slabs of one size, a file of one length.
  *   Y3  What is not taken is a miss. No place that an old client may read becomes another's before
  *       a fence and a scan of that client's slots.
+ *   Y4  Where a context's index was left, too, a block gets the slot and generation that it had, no
+ *       other block ever has both, and the new index says the same life (abi/index.h): a client's
+ *       references go on.
  */
 #ifndef TIER_ABI_HANDOVER_H
 #define TIER_ABI_HANDOVER_H
@@ -33,12 +36,13 @@
 #include "libtier/abi/disk.h"
 
 #define HANDOVER_MAGIC 0x314f444e48524954ull /* "TIRHNDO1" */
-#define HANDOVER_VERSION 1u
+#define HANDOVER_VERSION 2u
 #define HANDOVER_NAME_BYTES 32u
 
 /* Names of descriptors: one of these, and a context's or client's number in the list; its own: 0 */
 #define HANDOVER_LIST "tier-handover-"
 #define HANDOVER_MEMORY "tier-cxl-"
+#define HANDOVER_INDEX "tier-index-"
 #define HANDOVER_REGION "tier-region-"
 #define HANDOVER_PROCESS "tier-process-"
 #define HANDOVER_SOCKET "tier-socket-" /* 0: where clients queue up meanwhile */
@@ -64,7 +68,8 @@ struct handover_context {
 	uint64_t bytes; /* with this struct */
 	uint64_t mem_bytes;
 	uint64_t slab_bytes;
-	uint64_t reserved[3];
+	uint64_t slots; /* of its index that were used */
+	uint64_t reserved[2];
 	struct disk_context spec;
 }; /* 4160 bytes */
 

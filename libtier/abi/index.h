@@ -80,7 +80,10 @@ struct abi_index_header {
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* size of the context's memfd in each memory tier */
 	uint8_t fingerprint[32];
 	uint64_t event_offset; /* 0: a daemon that writes no events */
-	uint8_t reserved0[4096 - 152 - 64];
+	/* References to blocks are good as long as it stays; 0 = boot_token. A daemon that takes
+	 * over keeps it, and with it slots and generations (abi/handover.h Y4). */
+	uint64_t life;
+	uint8_t reserved0[4096 - 160 - 64];
 	/* Written while clients read; a line of its own. */
 	uint64_t bucket_count;
 	uint64_t epoch;

@@ -69,6 +69,14 @@
 /* Shortly before the counters' wrap: every connection passes it, not only those of years. */
 #define ABI_RING_BEGIN (UINT32_MAX - 20)
 
+/*
+ * abi_region_header.closed. Every answer that the daemon gave is in the completion ring before.
+ * HANDOVER: another daemon takes over, and listens where this one did (abi/handover.h); what was
+ * not answered may be asked of it again.
+ */
+#define ABI_CLOSED 1u
+#define ABI_CLOSED_HANDOVER 2u
+
 struct abi_region_header {
 	uint64_t magic;
 	uint32_t version;
@@ -88,14 +96,15 @@ struct abi_region_header {
 	/* line: written by the client */
 	uint32_t sq_tail;
 	uint32_t cq_head;
-	uint32_t cq_wait; /* 1: the client sleeps, or is about to, on its completion eventfd */
+	uint32_t cq_wait; /* not 0: the client sleeps, or is about to, on its completion eventfd;
+			     1 + the processor that it was on (1, too, if it cannot say) */
 	uint32_t goodbye; /* 1: the client holds no lease and takes none any more (R4) */
 	uint32_t reserved2[12];
 	/* line: written by the daemon */
 	uint32_t sq_head;
 	uint32_t cq_tail;
 	uint32_t sq_wake; /* 1: the daemon sleeps, or is about to, on the doorbell eventfd */
-	uint32_t closed;  /* 1: the daemon ended the connection */
+	uint32_t closed;  /* ABI_CLOSED*: the daemon ended the connection */
 	uint64_t connection_error; /* positive errno, when closed */
 	uint64_t slabs_wanted; /* rises: ask with WIRE_SLAB_LEAVE what is wanted back (wire.h W5) */
 	uint64_t reserved3[4];

@@ -15,10 +15,9 @@
  *   - "any thread" = may be called from any thread at any time, also with the same handle.
  *   - After fork() a child must not use handles it inherited: calls return -EOWNERDEAD.
  *
- *   When the daemon goes away (restart, upgrade, crash) nothing in the engine fails: look-ups and
- *   leases go on over the last state or answer "miss", requests complete with -ENOTCONN, and the
- *   next request or tier_check() re-attaches; handles stay valid. Blocks found before (tier_block)
- *   are then stale and answer -ESTALE: match again.
+ *   When the daemon goes away look-ups and leases go on over the last state or miss, requests end
+ *   with -ENOTCONN, the next one or tier_check() re-attaches; blocks found before are -ESTALE. Over
+ *   an upgrade no call fails: all wait for the next daemon; blocks, leases, pins, puts go on.
  */
 #ifndef TIER_H
 #define TIER_H
@@ -82,7 +81,8 @@ void tier_close(tier *t);
 /*
  * Look whether the daemon is still the one we know, and re-attach if it is not. Cheap (one system
  * call); engines that only read call it once a step or a second. Returns 0: nothing changed, 1:
- * re-attached (blocks found before are stale), or -ENOTCONN: no daemon, reads miss. Any thread.
+ * re-attached (but over an upgrade blocks found before are stale), or -ENOTCONN: no daemon, reads
+ * miss. Any thread.
  */
 int tier_check(tier *t);
 

@@ -45,7 +45,6 @@ static int append(struct reply *r, const struct message *m)
 static int ask(struct tier *t, struct wire_admin *question, size_t bytes, struct reply *r)
 	REQUIRES(t->wire)
 {
-	struct attachment *a = connection_attachment(t);
 	uint64_t deadline_ns = time_now_ns() + CONNECTION_ANSWER_NS;
 	int rc = attach_ask(t, &question->header, bytes, WIRE_TEXT);
 
@@ -56,7 +55,8 @@ static int ask(struct tier *t, struct wire_admin *question, size_t bytes, struct
 		message_drop(t->message);
 		if (rc || !more)
 			break;
-		rc = socket_receive(&a->socket, t->message, WIRE_TEXT, deadline_ns);
+		rc = socket_receive(&connection_attachment(t)->socket, t->message, WIRE_TEXT,
+				    deadline_ns);
 	}
 	return rc;
 }

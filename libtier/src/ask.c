@@ -11,6 +11,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/submit.h"
 
 #define KEYS_MAX (ABI_ARG_BYTES_MAX / (uint32_t)sizeof(tier_key))
@@ -271,15 +272,18 @@ int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint
 
 int tier_unpin(tier_context *c, uint64_t pin)
 {
-	const struct submission s = {
+	struct submission s = {
 		.context = c,
-		.entry = { .op = ABI_OP_UNPIN, .klass = ABI_CLASS_DEMAND, .handle = pin },
+		.entry = { .op = ABI_OP_UNPIN, .klass = ABI_CLASS_DEMAND },
 	};
 	int64_t value;
 	int rc = context_check(c);
 
 	if (rc)
 		return rc;
+	s.entry.handle = promise_end(c->t, ABI_OP_PIN, pin);
+	if (!s.entry.handle && pin)
+		return 0; /* the daemon that gave it has gone */
 	value = call(c->t, "unpin", &s, submit_until(0, SUBMIT_DEFAULT_NS));
 	return value < 0 ? (int)value : 0;
 }

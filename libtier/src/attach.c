@@ -7,6 +7,11 @@
  * which is looked at again at each exchange and each tier_check: memory of a dead daemon must not
  * stay allocated because one thread of an engine sleeps.
  *
+ * Handover: a daemon that another one follows says so when it ends (ABI_CLOSED_HANDOVER). Then
+ * nothing fails: whoever notices attaches to the next one, which listens on the same socket, and
+ * what the former daemon had not answered is asked again (request.c). If it cannot be had all ends
+ * as behind a crash.
+ *
  * SPDX-License-Identifier: Apache-2.0
  */
 #include "libtier/src/attach.h"
@@ -22,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "libtier/abi/object.h"
 #include "libtier/base/time.h"
 #include "libtier/src/context.h"
 #include "libtier/src/error.h"
@@ -212,9 +218,15 @@ void attach_fail(struct tier *t, struct attachment *a)
 {
 	if (a->dead || a != connection_attachment(t))
 		return;
+	submit_answers(t, a);
 	a->dead = true;
 	wait_event_forget(t, a);
-	request_fail_all(t, -ENOTCONN);
+	if (ring_handed_over(&a->ring)) {
+		t->handover_ns = time_now_ns() + CONNECTION_HANDOVER_NS;
+		wait_moved(t);
+	} else {
+		request_fail_all(t, -ENOTCONN);
+	}
 }
 
 bool attach_is_over(const struct attachment *a)
@@ -240,6 +252,11 @@ static void exchange(struct tier *t, struct attachment *a) EXCLUDES(t->lock)
 		atomic_store_release_u64(&c->map_word, (uintptr_t)m);
 	}
 	wait_event_follow(t, a);
+	if (t->handover_ns)
+		again_all(t, before);
+	else
+		t->unbroken = a->number;
+	t->handover_ns = 0;
 	pthread_cond_broadcast(&t->moved);
 	attach_reclaim(t);
 }
@@ -276,19 +293,56 @@ static int reopen_contexts(struct tier *t, struct attachment *a, uint64_t deadli
 	return 0;
 }
 
+static int attach_try(struct tier *t, uint64_t deadline_ns, struct attachment **out)
+	REQUIRES(t->wire)
+{
+	int rc = attachment_open(t, deadline_ns, out);
+
+	if (rc)
+		return rc;
+	rc = reopen_contexts(t, *out, deadline_ns);
+	if (rc) {
+		LOCK_SCOPE(&t->lock);
+		attachment_drop(t, *out);
+	}
+	return rc;
+}
+
+static uint64_t handover_until(struct tier *t)
+{
+	LOCK_SCOPE(&t->lock);
+	return t->handover_ns;
+}
+
+/*
+ * The next daemon. It may be short of places for clients until it has let go of those of the former
+ * one. If it died its socket is gone.
+ */
+static int attach_next(struct tier *t, uint64_t until_ns, struct attachment **out)
+	REQUIRES(t->wire)
+{
+	int rc;
+
+	while ((rc = attach_try(t, until_ns, out)) == -ENOTCONN || rc == -EUSERS) {
+		if (time_now_ns() >= until_ns)
+			break;
+		usleep(1000);
+	}
+	if (rc) {
+		LOCK_SCOPE(&t->lock);
+		t->handover_ns = 0;
+		request_fail_all(t, -ENOTCONN);
+	}
+	return rc;
+}
+
 static int attach_again(struct tier *t) REQUIRES(t->wire)
 {
-	uint64_t deadline_ns = time_now_ns() + CONNECTION_REATTACH_NS;
+	uint64_t until_ns = handover_until(t);
 	struct attachment *a;
-	int rc = attachment_open(t, deadline_ns, &a);
+	int rc = until_ns ? attach_next(t, until_ns, &a)
+			  : attach_try(t, time_now_ns() + CONNECTION_REATTACH_NS, &a);
 
-	if (rc == 0) {
-		rc = reopen_contexts(t, a, deadline_ns);
-		if (rc) {
-			LOCK_SCOPE(&t->lock);
-			attachment_drop(t, a);
-		}
-	}
 	if (rc) {
 		/* One that is there but does not answer costs its time-out at each try. */
 		t->retry_ns = time_now_ns() +
@@ -309,7 +363,7 @@ int attach_ensure_wired(struct tier *t)
 {
 	if (is_alive(t))
 		return 0;
-	if (time_now_ns() < t->retry_ns)
+	if (!handover_until(t) && time_now_ns() < t->retry_ns)
 		return error_note(-ENOTCONN, "the daemon is away; start tierd, and the library "
 					     "re-attaches by itself");
 	return attach_again(t);
@@ -322,17 +376,35 @@ static bool wire_try(struct tier *t) LOCK_ATTRIBUTE(try_acquire_capability(true,
 	return pthread_mutex_trylock(&t->wire.mutex) == 0;
 }
 
+/* Of a daemon that hands over: whoever attaches anew is waited for. */
+static bool wire_take(struct tier *t) LOCK_ATTRIBUTE(try_acquire_capability(true, t->wire))
+	LOCK_ATTRIBUTE(no_thread_safety_analysis)
+{
+	if (!handover_until(t))
+		return wire_try(t);
+	lock_acquire(&t->wire);
+	return true;
+}
+
 int attach_ensure(struct tier *t)
 {
 	int rc;
 
 	if (is_alive(t))
 		return 0;
-	if (!wire_try(t))
-		return error_note(-ENOTCONN, "the daemon is away; another thread is re-attaching");
+	if (!wire_take(t)) /* whoever has it may have attached since we looked */
+		return is_alive(t) ? 0 : error_note(-ENOTCONN, "the daemon is away; another thread "
+							       "is re-attaching");
 	rc = attach_ensure_wired(t);
 	lock_release(&t->wire);
 	return rc;
+}
+
+void attach_follow(struct tier *t)
+{
+	lock_release(&t->lock);
+	attach_ensure(t);
+	lock_acquire(&t->lock);
 }
 
 static bool has_lost(struct tier *t)
@@ -422,7 +494,8 @@ void attach_drop_all(struct tier *t)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-int attach_ask(struct tier *t, struct wire_header *question, size_t bytes, uint16_t answer)
+static int ask_once(struct tier *t, struct wire_header *question, size_t bytes, uint16_t answer)
+	REQUIRES(t->wire)
 {
 	struct attachment *a = connection_attachment(t);
 	uint64_t deadline_ns = time_now_ns() + CONNECTION_ANSWER_NS;
@@ -437,4 +510,21 @@ int attach_ask(struct tier *t, struct wire_header *question, size_t bytes, uint1
 		attach_fail(t, a);
 	}
 	return rc;
+}
+
+/* It speaks of what the next daemon knows as the former one did. */
+static bool may_ask_again(uint16_t type)
+{
+	return type != WIRE_SLAB_TAKE && type != WIRE_SLAB_LEAVE && type != WIRE_PLACE &&
+	       type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT && type != WIRE_OBJ_HOLD;
+}
+
+int attach_ask(struct tier *t, struct wire_header *question, size_t bytes, uint16_t answer)
+{
+	int rc = ask_once(t, question, bytes, answer);
+
+	if (rc != -ENOTCONN || !handover_until(t) || !may_ask_again(question->type))
+		return rc;
+	rc = attach_ensure_wired(t);
+	return rc ? rc : ask_once(t, question, bytes, answer);
 }

@@ -20,10 +20,17 @@ int attach_first(struct tier *t) REQUIRES(t->wire) EXCLUDES(t->lock);
 int attach_ensure(struct tier *t) EXCLUDES(t->wire, t->lock);
 int attach_ensure_wired(struct tier *t) REQUIRES(t->wire) EXCLUDES(t->lock);
 
+/* The daemon hands over: attach to the next one, which asks again what is under way. The lock is
+ * given up meanwhile. */
+void attach_follow(struct tier *t) REQUIRES(t->lock);
+
 /* Contexts that the daemon had lost may be there again: look, now and then. */
 void attach_retry_lost(struct tier *t) EXCLUDES(t->wire, t->lock);
 
-/* The attachment is over: what is under way on it completes with -ENOTCONN. */
+/*
+ * The attachment is over: what is under way on it completes with -ENOTCONN, or, when its daemon
+ * hands over, waits for attach_follow.
+ */
 void attach_fail(struct tier *t, struct attachment *a) REQUIRES(t->lock);
 
 /* Has the daemon hung up or ended the connection? One system call. */
@@ -36,7 +43,9 @@ void attach_reclaim(struct tier *t) REQUIRES(t->lock);
 void attach_drop_all(struct tier *t) REQUIRES(t->lock);
 
 /*
- * A question on the socket and its answer, in t->message, whose descriptors the caller takes.
+ * A question on the socket and its answer, in t->message, whose descriptors the caller takes. One
+ * that a daemon did not answer which hands over is asked of the next one: the attachment is another
+ * one then.
  * Errors: -ENOTCONN, -ETIMEDOUT, -EPROTO, or the daemon's.
  */
 int attach_ask(struct tier *t, struct wire_header *question, size_t bytes, uint16_t answer)

@@ -22,6 +22,7 @@
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
 #include "libtier/src/object.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/put.h"
 #include "libtier/src/stream.h"
 #include "libtier/src/reader.h"
@@ -173,6 +174,7 @@ static void connection_free(struct tier *t)
 {
 	{
 		LOCK_SCOPE(&t->lock);
+		promise_forget(t, NULL);
 		attach_drop_all(t);
 	}
 	queue_fini(&t->own);
@@ -203,6 +205,7 @@ static struct tier *connection_new(void)
 	list_init(&t->contexts);
 	list_init(&t->readers);
 	list_init(&t->puts);
+	list_init(&t->promises);
 	list_init(&t->streams);
 	list_init(&t->objects);
 	list_init(&t->devices);

@@ -41,6 +41,8 @@
 #define CONNECTION_REATTACH_NS (1 * NS_PER_S)
 #define CONNECTION_BACKOFF_NS (100 * NS_PER_MS)
 #define CONNECTION_ANSWER_NS (30 * NS_PER_S)
+/* For a daemon that takes over; one that dies instead hangs up. */
+#define CONNECTION_HANDOVER_NS (10 * NS_PER_S)
 
 /* What readers did; of a closed reader kept in its connection. */
 struct reader_counts {
@@ -127,6 +129,7 @@ struct tier {
 	struct list contexts GUARDED_BY(lock); /* changed under wire, too */
 	struct list readers GUARDED_BY(lock);
 	struct list puts GUARDED_BY(lock);
+	struct list promises GUARDED_BY(lock);
 	struct list streams GUARDED_BY(lock);
 	struct list objects GUARDED_BY(lock);
 	struct list devices GUARDED_BY(lock);
@@ -137,6 +140,9 @@ struct tier {
 	uint64_t last_number GUARDED_BY(lock);    /* attachments made */
 	uint64_t checked_number GUARDED_BY(lock); /* what tier_check last told */
 	uint64_t reattached GUARDED_BY(lock);
+	/* The daemon hands over: until when the next one is awaited, and nothing fails; 0 = no. */
+	uint64_t handover_ns GUARDED_BY(lock);
+	uint64_t unbroken GUARDED_BY(lock); /* attachments from this number on were handed over */
 	bool polling GUARDED_BY(lock); /* a thread sleeps on the descriptors for all */
 	struct tier_queue own;               /* what fits no other queue */
 	struct list queues GUARDED_BY(lock); /* the others, oldest first, then own */

@@ -14,6 +14,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/submit.h"
 
 #define CONTEXT_FDS (1 + ABI_MEM_TIERS)
 
@@ -160,6 +161,7 @@ static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out
 	rc = attach_ask(t, &q->header, sizeof(*q), WIRE_CTX_INFO);
 	if (rc)
 		return rc;
+	a = connection_attachment(t);
 	owner = t->message->info.owner;
 	rc = map_answer(t->message, a, &m);
 	message_drop(t->message);
@@ -340,6 +342,7 @@ void tier_context_close(tier_context *c)
 		LOCK_SCOPE(&t->wire);
 		LOCK_SCOPE(&t->lock);
 		list_remove(&c->link);
+		again_forget_context(t, c);
 		drop_maps(connection_attachment(t), c);
 		list_each(at, &t->old)
 			drop_maps(list_entry(at, struct attachment, link), c);

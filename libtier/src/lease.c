@@ -218,8 +218,10 @@ static bool flags_known(uint32_t flags)
 	return false;
 }
 
-int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
-		    uint32_t flags, struct tier_lease *lease)
+#define LEASE_OVER 1 /* the lease's error is no answer, since the daemon hands over */
+
+static inline int lease_page(tier_reader *r, tier_context *c, const struct tier_page *page,
+			     uint32_t flags, struct tier_lease *lease)
 {
 	const struct map *m;
 	struct target at;
@@ -232,14 +234,26 @@ int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t 
 		*lease = (struct tier_lease){ .error = rc };
 		return rc;
 	}
-	rc = find_target(m, block, page, &at);
+	rc = find_target(m, page->block, page->page, &at);
 	rc = likely(rc == 0) ? lease_target(r, m, &at, flags, lease) : refuse(r, rc, lease);
+	rc = unlikely(rc) && reader_is_over(r) ? LEASE_OVER : rc;
 	reader_leave(r);
 	return rc;
 }
 
-int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
-		   uint32_t flags, struct tier_lease *lease)
+int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
+		    uint32_t flags, struct tier_lease *lease)
+{
+	const struct tier_page at = { .block = block, .page = page };
+	int rc = lease_page(r, c, &at, flags, lease);
+
+	if (unlikely(rc == LEASE_OVER) && reader_next(r))
+		rc = lease_page(r, c, &at, flags, lease);
+	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
+}
+
+static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
+			    uint32_t flags, struct tier_lease *lease)
 {
 	struct index_found found;
 	const struct map *m;
@@ -261,8 +275,19 @@ int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_
 	} else {
 		rc = refuse(r, page < m->pages_per_block ? -ENOENT : -EINVAL, lease);
 	}
+	rc = unlikely(rc) && reader_is_over(r) ? LEASE_OVER : rc;
 	reader_leave(r);
 	return rc;
+}
+
+int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
+		   uint32_t flags, struct tier_lease *lease)
+{
+	int rc = lease_key(r, c, key, page, flags, lease);
+
+	if (unlikely(rc == LEASE_OVER) && reader_next(r))
+		rc = lease_key(r, c, key, page, flags, lease);
+	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -399,6 +424,31 @@ static int lease_list(struct tier_reader *r, const struct map *m, const struct w
 	return (int)leased;
 }
 
+/* Those of a list that the former daemon had taken back: of the next one. */
+static int lease_rest(tier_reader *r, tier_context *c, const struct wanted *w, int leased)
+{
+	if (!reader_next(r))
+		return leased;
+	for (uint32_t i = 0; i < w->count; i++) {
+		struct tier_page page = wanted_at(w, i);
+
+		if (w->leases[i].error)
+			leased += tier_lease_page(r, c, page.block, page.page, w->flags,
+						  &w->leases[i]) == 0;
+	}
+	return leased;
+}
+
+/* Of a reader that has entered: leaves it. */
+static int lease_all(tier_reader *r, tier_context *c, const struct map *m, const struct wanted *w)
+{
+	int rc = w->count > 0 ? lease_list(r, m, w) : 0;
+	bool over = rc >= 0 && unlikely((uint32_t)rc < w->count) && reader_is_over(r);
+
+	reader_leave(r);
+	return unlikely(over) ? lease_rest(r, c, w, rc) : rc;
+}
+
 int tier_lease_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
 		     uint32_t count, uint32_t flags, struct tier_lease *leases)
 {
@@ -414,9 +464,7 @@ int tier_lease_pages(tier_reader *r, tier_context *c, const struct tier_page *pa
 	m = reader_enter(r, c, &rc);
 	if (unlikely(!m))
 		return rc;
-	rc = count > 0 ? lease_list(r, m, &w) : 0;
-	reader_leave(r);
-	return rc;
+	return lease_all(r, c, m, &w);
 }
 
 int tier_lease_blocks(tier_reader *r, tier_context *c, const struct tier_selection *selection,
@@ -437,13 +485,11 @@ int tier_lease_blocks(tier_reader *r, tier_context *c, const struct tier_selecti
 	m = reader_enter(r, c, &rc);
 	if (unlikely(!m))
 		return rc;
-	if (unlikely(w.page >= c->geometry.abi.pages_per_block))
-		rc = error_set(-EINVAL, "lease: page %u is not within the %u of a block", w.page,
-			       c->geometry.abi.pages_per_block);
-	else if (w.count > 0)
-		rc = lease_list(r, m, &w);
+	if (likely(w.page < c->geometry.abi.pages_per_block))
+		return lease_all(r, c, m, &w);
 	reader_leave(r);
-	return rc;
+	return error_set(-EINVAL, "lease: page %u is not within the %u of a block", w.page,
+			 c->geometry.abi.pages_per_block);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */

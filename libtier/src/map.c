@@ -139,10 +139,10 @@ static int check_geometry(struct map *m, uint32_t pages_per_block)
 	return 0;
 }
 
-/* Different for each boot of a daemon and each context ever, and the same in every process. */
-static uint32_t salt_of(uint64_t boot_token, uint64_t uid)
+/* Different for each life of an index and each context ever, and the same in every process. */
+static uint32_t salt_of(uint64_t life, uint64_t uid)
 {
-	uint64_t x = boot_token ^ uid * 0x9e3779b97f4a7c15ull;
+	uint64_t x = life ^ uid * 0x9e3779b97f4a7c15ull;
 
 	x = (x ^ x >> 32) * 0xd6e8feb86659fd93ull;
 	x = (x ^ x >> 32) * 0xd6e8feb86659fd93ull;
@@ -189,6 +189,7 @@ static int map_index(struct map *m, const struct map_source *source)
 	if (rc)
 		return rc;
 	take_header(m, &header);
+	m->salt = salt_of(header.life ? header.life : source->boot_token, source->info->uid);
 	return check_geometry(m, header.pages_per_block);
 }
 
@@ -228,7 +229,6 @@ int map_open(struct map **out, const struct map_source *source)
 	list_init(&m->link);
 	m->number = source->number;
 	m->writable = source->info->writable != 0;
-	m->salt = salt_of(source->boot_token, source->info->uid);
 	rc = map_index(m, source);
 	for (uint32_t level = 0; level < ABI_MEM_TIERS && rc == 0; level++)
 		rc = map_memory(m, source, level);

@@ -14,6 +14,7 @@
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
 #include "libtier/src/submit.h"
+#include "libtier/src/wait.h"
 
 struct tier_plan {
 	struct tier_context *c;
@@ -53,6 +54,7 @@ static void give_word(struct tier *t, struct tier_plan *p)
 		return;
 	arena_free(&p->a->arena, p->start, sizeof(uint64_t));
 	p->a->puts--;
+	p->a = NULL;
 	pthread_cond_broadcast(&t->moved);
 }
 
@@ -105,10 +107,21 @@ static int plan_of(struct tier_plan *p, struct submission *s, const struct tier_
 		return rc;
 	{
 		LOCK_SCOPE(&t->lock);
+		submit_collect(t);
+		wait_handover(t);
 		rc = take_word(t, p);
 	}
 	args.position_offset = p->start;
 	return rc ? rc : send_all(p, s, accesses, &args);
+}
+
+/* Has the daemon handed over meanwhile? The next one knows nothing of the plan. */
+static bool is_of_former(struct tier_plan *p)
+{
+	struct tier *t = p->c->t;
+
+	LOCK_SCOPE(&t->lock);
+	return p->a && p->a != connection_attachment(t) && p->a->number >= t->unbroken;
 }
 
 static int check_accesses(const struct tier_access *accesses, uint32_t count, bool timed)
@@ -158,6 +171,11 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 	p->alive = c->alive;
 	p->count = count;
 	rc = plan_of(p, &s, accesses, &own);
+	if (rc && is_of_former(p)) {
+		give_word(p->c->t, p);
+		p->handle = 0;
+		rc = plan_of(p, &s, accesses, &own);
+	}
 	if (rc) {
 		tier_plan_end(p);
 		return rc;

@@ -14,6 +14,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
 
@@ -157,7 +158,7 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 			   .klass = ABI_CLASS_DEADLINE,
 			   .flags = p->plan.flags,
 			   .deadline_ns = p->plan.deadline_ns,
-			   .handle = p->plan.reservation },
+			   .handle = promise_now(t, ABI_OP_RESERVE, p->plan.reservation) },
 		.args = { .put = &p->plan.args, .keys = keys, .count = p->count },
 		.owner = REQUEST_WAITER,
 	};
@@ -165,11 +166,12 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 	struct request *rq;
 	int rc;
 
-	submit_collect(t);
 	rc = submit_entry(t, &s, &rq);
 	if (rc == 0)
 		rc = submit_wait(t, rq, submit_until(p->plan.deadline_ns, SUBMIT_DEFAULT_NS),
 				 &completion);
+	if (rc == 0)
+		p->number = rq->number; /* free, but nobody's before the lock is given up */
 	if (rc == 0)
 		rc = submit_explain("put", &completion);
 	if (rc)
@@ -177,6 +179,29 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 	p->handle = completion.value;
 	p->exists = completion.aux;
 	return 0;
+}
+
+static struct tier_put *put_new(const tier_key *keys, uint32_t count)
+{
+	struct tier_put *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->keys = malloc(count * sizeof(*keys));
+	if (!p->keys) {
+		free(p);
+		return NULL;
+	}
+	memcpy(p->keys, keys, count * sizeof(*keys));
+	return p;
+}
+
+void put_free(struct tier_put *p)
+{
+	if (!p)
+		return;
+	free(p->keys);
+	free(p);
 }
 
 int put_begin(tier_context *c, const tier_key *keys, uint32_t count, const struct put_plan *plan,
@@ -188,23 +213,26 @@ int put_begin(tier_context *c, const tier_key *keys, uint32_t count, const struc
 
 	if (rc)
 		return rc;
-	p = calloc(1, sizeof(*p));
+	p = put_new(keys, count);
 	if (!p)
 		return error_note(-ENOMEM, "put: out of memory");
 	p->t = t;
+	p->c = c;
 	p->count = count;
 	p->plan = *plan;
 	p->plan.args.count = count;
 	LOCK_SCOPE(&t->lock);
+	submit_collect(t);
+	wait_handover(t);
 	rc = stage(t, p, c);
 	if (rc) {
-		free(p);
+		put_free(p);
 		return rc;
 	}
 	rc = reserve(t, p, c, keys);
 	if (rc) {
 		unstage(t, p);
-		free(p);
+		put_free(p);
 		return rc;
 	}
 	list_push_back(&t->puts, &p->link);
@@ -272,24 +300,29 @@ int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uin
 								     UINT32_MAX },
 		.args.count = p->count,
 		.data = p->data,
+		.put = p,
 		.owner = owner,
 		.user_data = user_data,
 	};
+	struct attachment *a = p->a;
 	int rc;
 
-	if (p->a != connection_attachment(t) || p->a->dead)
+	submit_collect(t);
+	wait_handover(t);
+	if (connection_attachment(t)->dead || a->number < t->unbroken ||
+	    (a != connection_attachment(t) && p->places))
 		return error_note(-ENOTCONN, "put: the daemon went away since it began");
 	if (p->broken)
 		return error_note(-ENOMEM, "put: a place of it could not be mapped; abort it");
-	submit_collect(t);
-	rc = submit_entry(t, &s, rq);
+	p->placed = p->places > 0;
+	rc = a == connection_attachment(t) ? submit_entry(t, &s, rq)
+					   : again_commit(t, &s, a, rq);
 	if (rc)
 		return rc;
-	/* The piece is the request's now. */
-	p->a->puts--;
+	/* The piece is the request's now, and so is the put. */
+	a->puts--;
 	list_remove(&p->link);
 	put_unplace(p);
-	free(p);
 	return 0;
 }
 
@@ -305,7 +338,7 @@ static int commit_lost(struct tier *t, struct tier_put *p, uint64_t user_data)
 	unstage(t, p);
 	list_remove(&p->link);
 	put_unplace(p);
-	free(p);
+	put_free(p);
 	return 0;
 }
 
@@ -338,8 +371,8 @@ static void tell_abort(struct tier *t, struct tier_put *p) REQUIRES(t->lock)
 	};
 	uint64_t until = time_now_ns() + ABORT_NS;
 
-	while (p->a == connection_attachment(t) && submit_entry(t, &s, NULL) == -EAGAIN &&
-	       time_now_ns() < until) {
+	while (p->number == connection_attachment(t)->number &&
+	       submit_entry(t, &s, NULL) == -EAGAIN && time_now_ns() < until) {
 		wait_step(t, time_now_ns() + NS_PER_MS);
 		submit_collect(t);
 	}
@@ -368,5 +401,5 @@ void put_drop(struct tier_put *p)
 		list_remove(&p->link);
 	}
 	put_unplace(p);
-	free(p);
+	put_free(p);
 }

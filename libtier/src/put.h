@@ -46,6 +46,9 @@ struct tier_put {
 	struct tier *t;
 	struct attachment *a; /* whose staging arena; counted in a->puts */
 	struct list link;     /* tier.puts */
+	tier_context *c; /* NULL: it was closed */
+	tier_key *keys;  /* a daemon that hands over leaves the next one to be asked again */
+	uint64_t number; /* of the attachment whose daemon knows the handle */
 	uint64_t handle;
 	uint64_t exists; /* bit i: block i was there, first 64 */
 	struct request_piece data;
@@ -55,6 +58,7 @@ struct tier_put {
 	struct put_place place[PUT_PLACES_MAX];
 	uint32_t places;
 	bool unplaced; /* one was refused: all others are written to staging */
+	bool placed;   /* committed with places: staging has not all */
 	bool broken;   /* ... but the daemon takes it for written in place: no commit */
 };
 
@@ -88,6 +92,9 @@ static inline bool put_may_place(const struct tier_put *p, uint32_t bytes)
 void *put_place(struct tier_put *p, uint32_t block, uint32_t page, uint32_t bytes);
 /* Nobody writes there any more. */
 void put_unplace(struct tier_put *p);
+
+/* NULL is fine. Nothing else holds it. */
+void put_free(struct tier_put *p);
 
 /* Forget the put without a word to the daemon; its staging memory is free. */
 void put_drop(struct tier_put *p);

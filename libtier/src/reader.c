@@ -12,6 +12,7 @@
 
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
+#include "libtier/src/wait.h"
 
 #define FOLLOW_TRIES 1024
 #define HELD_WORDS BITMAP_WORDS(ABI_HAZARD_SLOTS)
@@ -103,6 +104,20 @@ const struct map *reader_follow(struct tier_reader *r, struct tier_context *c)
 		cpu_relax();
 	}
 	return NULL;
+}
+
+bool reader_next(struct tier_reader *r)
+{
+	struct tier *t = r->t;
+	struct attachment *a;
+
+	LOCK_SCOPE(&t->lock);
+	a = connection_attachment(t);
+	if (!a->dead && ring_closed(&a->ring))
+		attach_fail(t, a);
+	wait_handover(t);
+	a = connection_attachment(t);
+	return !a->dead && a->number != r->number && r->number >= t->unbroken;
 }
 
 const struct map *reader_enter_cold(struct tier_reader *r, struct tier_context *c, int *error)

@@ -96,6 +96,17 @@ static inline const struct map *reader_enter(struct tier_reader *r, struct tier_
 	return m;
 }
 
+/* Between the two: has the attachment that we are in been handed over? A miss says nothing then. */
+static inline bool reader_is_over(const struct tier_reader *r)
+{
+	const struct attachment *a = connection_attachment(r->t);
+
+	return a->number != r->number || (a->ring.shared && ring_handed_over(&a->ring));
+}
+
+/* After the end: follow to the next daemon. False: there is none, and what was said stands. */
+bool reader_next(struct tier_reader *r);
+
 static inline uint32_t reader_free_slots(const struct tier_reader *r)
 {
 	return r->free_count;

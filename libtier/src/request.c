@@ -14,6 +14,8 @@
 
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
+#include "libtier/src/promise.h"
+#include "libtier/src/put.h"
 #include "libtier/src/submit.h"
 #include "libtier/src/wait.h"
 
@@ -207,6 +209,52 @@ static void args_write(uint8_t *to, const struct request_args *args, uint32_t sa
 	}
 }
 
+struct request *again_take(struct tier *t, const struct submission *s)
+{
+	struct request *rq = entry_take(&t->requests, s->owner);
+
+	if (!rq)
+		return NULL;
+	rq->user_data = s->user_data;
+	rq->sqe = s->entry;
+	rq->sqe.count = s->args.count;
+	rq->named = s->context;
+	rq->context = s->context;
+	rq->pieces = s->args.pieces;
+	rq->count = s->args.count;
+	rq->error = s->error;
+	return rq;
+}
+
+void again_give(struct tier *t, struct request *rq)
+{
+	entry_free(&t->requests, rq);
+}
+
+void again_wait(struct tier *t, struct request *rq)
+{
+	list_append(&t->requests, &t->requests.waiting, (uint32_t)(rq - t->requests.entry));
+}
+
+void again_forget_context(struct tier *t, const struct tier_context *c)
+{
+	promise_forget(t, c);
+	for (uint32_t i = 0; i < t->requests.count; i++) {
+		struct request *rq = &t->requests.entry[i];
+
+		if (rq->context == c)
+			rq->context = NULL;
+		if (rq->put && rq->put->c == c)
+			rq->put->c = NULL;
+	}
+	list_each(at, &t->puts) {
+		struct tier_put *p = list_entry(at, struct tier_put, link);
+
+		if (p->c == c)
+			p->c = NULL;
+	}
+}
+
 /* ---- submitting ------------------------------------------------------------------------------ */
 
 uint64_t submit_until(uint64_t deadline_ns, uint64_t default_ns)
@@ -267,6 +315,7 @@ static int publish(struct attachment *a, const struct submission *s, struct requ
 	e.user_data = rq->wire_id;
 	e.context_id = m ? m->context_id : e.context_id;
 	e.count = s->args.count;
+	rq->sqe = e;
 	if (rq->arg.bytes > 0) {
 		e.arg_offset = rq->arg.start;
 		e.arg_bytes = (uint32_t)rq->arg.bytes;
@@ -296,16 +345,14 @@ int submit_entry(struct tier *t, const struct submission *s, struct request **ou
 	if (s->context && context_map(s->context)->lost)
 		return error_set(-ENOENT, "context %s is not there since the daemon was restarted",
 				 s->context->name);
-	rq = entry_take(&t->requests, s->owner);
+	again_push(t);
+	if (t->requests.waiting.count > 0)
+		return error_note(-EAGAIN, "request: earlier ones are being asked again; take "
+					   "completions");
+	rq = again_take(t, s);
 	if (!rq)
 		return error_note(-EAGAIN, "request: too many are under way or not yet taken; "
 					   "take completions");
-	rq->user_data = s->user_data;
-	rq->op = s->entry.op;
-	rq->context = s->context;
-	rq->pieces = s->args.pieces;
-	rq->count = s->args.count;
-	rq->error = s->error;
 	rc = publish(a, s, rq);
 	if (rc) {
 		entry_free(&t->requests, rq);
@@ -315,6 +362,7 @@ int submit_entry(struct tier *t, const struct submission *s, struct request **ou
 		return error_note(-ENOTCONN, "the daemon broke the ring's protocol; re-attaching");
 	}
 	rq->data = s->data;
+	rq->put = s->put;
 	t->requests.submitted++;
 	if (out)
 		*out = rq;
@@ -328,26 +376,32 @@ int submit_start(struct tier *t, const struct submission *s)
 	if (rc)
 		return rc;
 	LOCK_SCOPE(&t->lock);
-	rc = submit_entry(t, s, NULL);
-	if (rc == -EAGAIN) {
-		submit_collect(t);
-		rc = submit_entry(t, s, NULL);
-	}
-	return rc;
+	submit_collect(t);
+	wait_handover(t);
+	return submit_entry(t, s, NULL);
 }
 
 int submit_wait(struct tier *t, struct request *rq, uint64_t until_ns, struct tier_completion *out)
 {
+	uint64_t number = connection_attachment(t)->number, now;
+
 	for (;;) {
 		submit_collect(t);
+		wait_handover(t);
 		if (rq->state == REQUEST_DONE)
 			break;
-		if (time_now_ns() >= until_ns) {
+		/* Asked again, it may be late, and is answered all the same. */
+		if (connection_attachment(t)->number != number)
+			until_ns = submit_until(until_ns, 0);
+		number = connection_attachment(t)->number;
+		now = time_now_ns();
+		if (now >= until_ns) {
 			rq->owner = REQUEST_ORPHAN;
 			return error_note(-ETIMEDOUT, "the daemon did not answer in time; is it "
 						      "stopped?");
 		}
-		wait_step(t, until_ns);
+		wait_step(t, t->requests.waiting.count > 0 && now + RETRY_NS < until_ns ?
+				     now + RETRY_NS : until_ns);
 	}
 	*out = rq->completion;
 	entry_free(&t->requests, rq);
@@ -373,6 +427,8 @@ int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,
 		return rc;
 	own.owner = REQUEST_WAITER;
 	LOCK_SCOPE(&t->lock);
+	submit_collect(t);
+	wait_handover(t);
 	while ((rc = submit_entry(t, &own, &rq)) == -EAGAIN) {
 		uint64_t now = time_now_ns();
 
@@ -381,6 +437,7 @@ int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,
 		/* Room in the submission ring comes without a wake-up. */
 		wait_step(t, now + RETRY_NS < until_ns ? now + RETRY_NS : until_ns);
 		submit_collect(t);
+		wait_handover(t);
 	}
 	return rc ? rc : submit_wait(t, rq, until_ns, out);
 }
@@ -399,11 +456,34 @@ static void abandon_put(struct tier *t, uint64_t handle) REQUIRES(t->lock)
 	(void)submit_entry(t, &s, NULL);
 }
 
+/* The next daemon has made room for a put that was committed before: now its bytes. */
+static void commit_reserved(struct tier *t, struct request *rq, uint64_t handle)
+	REQUIRES(t->lock)
+{
+	arena_free(&connection_attachment(t)->arena, rq->arg.start, rq->arg.bytes);
+	rq->arg.bytes = 0;
+	rq->reserving = false;
+	rq->sqe.handle = handle;
+	again_wait(t, rq);
+}
+
 static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) REQUIRES(t->lock)
 {
 	struct attachment *a = connection_attachment(t);
 	bool orphan = rq->owner == REQUEST_ORPHAN;
 
+	if (rq->reserving && c->res == 0) {
+		commit_reserved(t, rq, c->value);
+		return;
+	}
+	rq->number = a->number;
+	if (rq->promise)
+		promise_answered(t, rq->promise, c);
+	else if (c->res == 0 && !orphan)
+		promise_keep(t, rq, a->staging + rq->arg.start, c->value);
+	rq->promise = NULL;
+	put_free(rq->put);
+	rq->put = NULL;
 	if (rq->arg.bytes > 0)
 		arena_free(&a->arena, rq->arg.start, rq->arg.bytes);
 	if (rq->data.bytes > 0)
@@ -422,13 +502,17 @@ static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) 
 		rq->state = REQUEST_DONE;
 	if (orphan)
 		entry_free(&t->requests, rq);
-	if (orphan && rq->op == ABI_OP_PUT_RESERVE && c->res == 0)
+	if (orphan && rq->sqe.op == ABI_OP_PUT_RESERVE && c->res == 0)
 		abandon_put(t, c->value);
 }
 
-void submit_collect(struct tier *t)
+void again_finish(struct tier *t, struct request *rq, const struct abi_cqe *c)
 {
-	struct attachment *a = connection_attachment(t);
+	finish(t, rq, c);
+}
+
+static int pop_all(struct tier *t, struct attachment *a) REQUIRES(t->lock)
+{
 	struct abi_cqe c;
 	bool moved = false;
 	int rc = 0;
@@ -443,16 +527,30 @@ void submit_collect(struct tier *t)
 		finish(t, rq, &c);
 		moved = true;
 	}
-	if (rc < 0 || (!a->dead && ring_closed(&a->ring)))
-		attach_fail(t, a);
 	if (moved)
 		wait_moved(t);
+	return rc;
+}
+
+void submit_answers(struct tier *t, struct attachment *a)
+{
+	pop_all(t, a);
+}
+
+void submit_collect(struct tier *t)
+{
+	struct attachment *a = connection_attachment(t);
+
+	if (pop_all(t, a) < 0 || (!a->dead && ring_closed(&a->ring)))
+		attach_fail(t, a);
+	again_push(t);
 }
 
 void request_fail_all(struct tier *t, int error)
 {
 	const struct abi_cqe c = { .res = error };
 
+	t->requests.waiting = (struct done_list){ .count = 0 };
 	for (uint32_t i = 0; i < t->requests.count; i++)
 		if (t->requests.entry[i].state == REQUEST_FLYING)
 			finish(t, &t->requests.entry[i], &c);
@@ -499,6 +597,8 @@ static int explain_space(const char *what, uint64_t held)
 	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_TABLES)
 		return error_set(-ENOSPC, "%s: no memory for more blocks: the tables of %s have "
 				 "all that they may (index.size); delete blocks or contexts", what,
+				 share[ABI_HELD_LIMIT] == ABI_LIMIT_SALT ?
+					 "this salt (three quarters of its context's)" :
 				 share[ABI_HELD_LIMIT] == ABI_LIMIT_USER ?
 					 "this context's owner" : "all contexts");
 	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_CHAIN)

@@ -33,6 +33,9 @@ enum request_owner {
 	REQUEST_ORPHAN, /* nobody does */
 };
 
+struct promise;
+struct tier_put;
+
 /* A piece of the staging arena of the present attachment. */
 struct request_piece {
 	uint64_t start;
@@ -44,16 +47,21 @@ struct request {
 	uint64_t user_data;
 	uint8_t state;
 	uint8_t owner;
-	uint8_t op;
-	uint8_t reserved[5];
+	bool named;     /* it is of a context */
+	bool reserving; /* a commit, of a put that is asked of the next daemon first (again.c) */
+	uint8_t reserved[4];
+	struct abi_sqe sqe; /* as it was asked */
+	struct tier_put *put; /* of a commit; the request's own */
+	struct promise *promise; /* that is asked for again */
+	uint64_t number;      /* of the attachment that brought its completion */
 	struct request_piece arg;
 	struct request_piece data; /* the bytes of a put's commit */
 	struct tier_completion completion;
 	uint32_t next; /* of the free, a done or a list of loads */
 	uint32_t at;   /* load: of its completion in what is being taken */
 	uint32_t count;
-	struct tier_context *context;    /* load: whose pages, */
-	const struct tier_piece *pieces; /* ... count of them; NULL: nothing is to be copied */
+	struct tier_context *context;    /* NULL: none, or it was closed meanwhile */
+	const struct tier_piece *pieces; /* load: count of them; NULL: nothing is to be copied */
 	int32_t *error;
 };
 
@@ -69,6 +77,7 @@ struct requests {
 	uint32_t count;
 	uint32_t free;
 	uint32_t free_count;
+	struct done_list waiting; /* flying, but not in the ring yet: to be asked again */
 	uint64_t serial;
 	uint64_t submitted;
 	uint64_t completed;
@@ -93,7 +102,8 @@ struct submission {
 	struct tier_context *context; /* NULL: none */
 	struct abi_sqe entry;         /* op, klass, flags, deadline, range, handle, tier */
 	struct request_args args;
-	struct request_piece data; /* goes over to the request when it was submitted */
+	struct request_piece data; /* goes over to the request when it was submitted, */
+	struct tier_put *put;      /* ... as this does */
 	enum request_owner owner;
 	uint64_t user_data;
 	int32_t *error; /* of pieces */

@@ -8,6 +8,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/promise.h"
 #include "libtier/src/submit.h"
 
 static int check_options(const struct tier_reserve_options *o)
@@ -66,17 +67,21 @@ int tier_reserve(tier_context *c, const struct tier_reserve_options *options,
 
 int64_t tier_reserve_end(tier_context *c, uint64_t reservation)
 {
-	const struct submission s = {
+	struct submission s = {
 		.context = c,
-		.entry = { .op = ABI_OP_RESERVE, .klass = ABI_CLASS_DEMAND, .handle = reservation },
+		.entry = { .op = ABI_OP_RESERVE, .klass = ABI_CLASS_DEMAND },
 	};
 	struct tier_completion completion;
 	int rc = context_check(c);
 
 	if (rc == 0 && !reservation)
 		rc = error_note(-EINVAL, "reserve: 0 is no reservation");
-	if (rc == 0)
-		rc = submit_call(c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
+	if (rc)
+		return rc;
+	s.entry.handle = promise_end(c->t, ABI_OP_RESERVE, reservation);
+	if (!s.entry.handle)
+		return 0; /* the daemon that gave it has gone, and what was drawn is not known */
+	rc = submit_call(c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	if (rc == 0)
 		rc = submit_explain("reserve_end", &completion);
 	return rc ? rc : (int64_t)completion.value;

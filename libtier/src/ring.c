@@ -6,6 +6,7 @@
 #include "libtier/src/ring.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "libtier/base/atomic.h"
@@ -95,7 +96,9 @@ bool ring_ready(const struct ring *r)
 
 void ring_ask_wake(struct ring *r, bool on)
 {
-	atomic_store_relaxed_u32(&r->shared->cq_wait, on);
+	int cpu = on ? sched_getcpu() : -1;
+
+	atomic_store_relaxed_u32(&r->shared->cq_wait, (uint32_t)on + (cpu > 0 ? (uint32_t)cpu : 0));
 	/* Our cq_wait before our next look at cq_tail; the daemon does the reverse. */
 	if (on)
 		full_fence();
@@ -103,5 +106,10 @@ void ring_ask_wake(struct ring *r, bool on)
 
 bool ring_closed(const struct ring *r)
 {
-	return atomic_load_relaxed_u32(&r->shared->closed) != 0;
+	return atomic_load_acquire_u32(&r->shared->closed) != 0;
+}
+
+bool ring_handed_over(const struct ring *r)
+{
+	return atomic_load_acquire_u32(&r->shared->closed) == ABI_CLOSED_HANDOVER;
 }

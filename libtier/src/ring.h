@@ -50,4 +50,7 @@ void ring_ask_wake(struct ring *r, bool on);
 /* Has the daemon ended the connection? */
 bool ring_closed(const struct ring *r);
 
+/* ... and another one takes over: what it did not answer may be asked again. */
+bool ring_handed_over(const struct ring *r);
+
 #endif

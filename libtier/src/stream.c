@@ -22,23 +22,33 @@
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+static struct abi_stream *line_of(const struct tier_stream *s)
+{
+	return (struct abi_stream *)(uintptr_t)atomic_load_acquire_u64(&s->line_word);
+}
+
+static struct attachment *home_of(const struct tier_stream *s)
+{
+	return (struct attachment *)(uintptr_t)atomic_load_acquire_u64(&s->home_word);
+}
+
 /* The line speaks of us once the daemon has taken the request. */
 static bool is_ours(const struct tier_stream *s)
 {
-	return atomic_load_acquire_u32(&s->line->generation) == s->generation;
+	return atomic_load_acquire_u32(&line_of(s)->generation) == s->generation;
 }
 
 uint32_t tier_stream_ready(const tier_stream *s)
 {
 	if (!s || connection_orphaned(s->t->alive) || !is_ours(s))
 		return 0;
-	return atomic_load_acquire_u32(&s->line->ready);
+	return atomic_load_acquire_u32(&line_of(s)->ready);
 }
 
 /* Of the ready layers. The daemon lowers it before it raises ready. */
 static uint32_t usable(const struct tier_stream *s)
 {
-	uint32_t n = atomic_load_relaxed_u32(&s->line->usable);
+	uint32_t n = atomic_load_relaxed_u32(&line_of(s)->usable);
 
 	return n < s->count ? n : s->count;
 }
@@ -56,11 +66,12 @@ int tier_stream_look(tier_stream *s, struct tier_stream_progress *out)
 	own.ready = tier_stream_ready(s);
 	if (is_ours(s)) {
 		own.usable = usable(s);
-		own.layers = atomic_load_relaxed_u32(&s->line->layers);
+		own.layers = atomic_load_relaxed_u32(&line_of(s)->layers);
 	}
 	{
 		LOCK_SCOPE(&s->t->lock);
 		submit_collect(s->t);
+		wait_handover(s->t);
 		if (s->rq->state == REQUEST_DONE) {
 			own.ended = 1;
 			own.status = s->rq->completion.status;
@@ -138,20 +149,72 @@ static int line_get(struct tier_stream *s) REQUIRES(s->t->lock)
 	a->streams++;
 	if (!++a->stream_serial)
 		a->stream_serial = 1;
-	s->a = a;
+	atomic_store_release_u64(&s->home_word, (uintptr_t)a);
 	s->number = i;
-	s->line = &a->lines[i];
+	atomic_store_release_u64(&s->line_word, (uintptr_t)&a->lines[i]);
 	s->generation = a->stream_serial;
-	atomic_store_relaxed_u32(&s->line->wait, 0);
-	atomic_store_release_u64(&s->line->released, abi_stream_released(s->generation, 0));
+	atomic_store_relaxed_u32(&line_of(s)->wait, 0);
+	atomic_store_release_u64(&line_of(s)->released, abi_stream_released(s->generation, 0));
 	return 0;
 }
 
 static void line_put(struct tier_stream *s) REQUIRES(s->t->lock)
 {
 	if (!s->unanswered)
-		s->a->stream_used &= ~(1ull << s->number);
-	s->a->streams--;
+		home_of(s)->stream_used &= ~(1ull << s->number);
+	home_of(s)->streams--;
+	for (uint32_t i = 0; i < s->moves; i++)
+		s->former[i]->streams--;
+}
+
+/* In one line. Returns whether it was raised. */
+static bool raise_released(struct abi_stream *line, uint64_t released)
+{
+	uint64_t before = atomic_load_relaxed_u64(&line->released);
+
+	while (before >> 32 == released >> 32 && before < released)
+		if (atomic_cas_u64(&line->released, &before, released))
+			return true;
+	return false;
+}
+
+static struct tier_stream *stream_of(struct tier *t, const struct request *rq) REQUIRES(t->lock)
+{
+	list_each(at, &t->streams) {
+		struct tier_stream *s = list_entry(at, struct tier_stream, link);
+
+		if (s->rq == rq)
+			return s;
+	}
+	return NULL;
+}
+
+int stream_move(struct tier *t, const struct request *rq)
+{
+	struct tier_stream *s = stream_of(t, rq);
+	struct attachment *a = connection_attachment(t);
+	const struct abi_stream *before;
+	struct abi_stream *line;
+
+	if (!s || s->moves == STREAM_MOVES_MAX || atomic_load_acquire_u64(&s->layer_word) ||
+	    s->number >= a->streams_max || a->stream_used >> s->number & 1)
+		return -ENOTCONN;
+	before = line_of(s);
+	line = &a->lines[s->number];
+	a->stream_used |= 1ull << s->number;
+	a->streams++;
+	if (a->stream_serial < s->generation)
+		a->stream_serial = s->generation;
+	atomic_store_relaxed_u32(&line->wait, atomic_load_relaxed_u32(&before->wait));
+	atomic_store_relaxed_u64(&line->released, abi_stream_released(s->generation, 0));
+	atomic_store_release_u64(&a->stream_word[s->number], (uintptr_t)s);
+	s->former[s->moves++] = home_of(s); /* who looks at the line at this moment does so there */
+	atomic_store_release_u64(&s->home_word, (uintptr_t)a);
+	atomic_store_release_u64(&s->line_word, (uintptr_t)line);
+	/* Our word before this look; tier_stream_release does the reverse. */
+	full_fence();
+	raise_released(line, atomic_load_acquire_u64(&before->released));
+	return 0;
 }
 
 static int submit_stream(struct tier_stream *s, const tier_block *blocks,
@@ -174,7 +237,7 @@ static int submit_stream(struct tier_stream *s, const tier_block *blocks,
 	else
 		list_push_back(&s->t->streams, &s->link);
 	if (rc == 0)
-		atomic_store_release_u64(&s->a->stream_word[s->number], (uintptr_t)s);
+		atomic_store_release_u64(&home_of(s)->stream_word[s->number], (uintptr_t)s);
 	return rc;
 }
 
@@ -206,7 +269,11 @@ int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 				   .deadline_ns = o.deadline_ns };
 	list_init(&s->link);
 	LOCK_SCOPE(&s->t->lock);
-	rc = submit_stream(s, blocks, &o);
+	do {
+		submit_collect(s->t);
+		wait_handover(s->t);
+		rc = submit_stream(s, blocks, &o);
+	} while (rc == -ENOTCONN && s->t->handover_ns);
 	if (rc)
 		free(s);
 	else
@@ -291,7 +358,7 @@ uint32_t stream_leased(const struct map *m, uint32_t page, uint32_t flags)
 /* Layers whose pages were all given back, from the first that is not released yet. */
 static void release_used(struct tier_stream *s, const struct stream_layer *layer, uint32_t layers)
 {
-	uint32_t k = (uint32_t)atomic_load_relaxed_u64(&s->line->released), done = k;
+	uint32_t k = (uint32_t)atomic_load_relaxed_u64(&line_of(s)->released), done = k;
 
 	while (done < layers && done < tier_stream_ready(s) &&
 	       atomic_load_relaxed_u32(&layer[done].used) >= layer[done].pages * usable(s))
@@ -358,10 +425,10 @@ static int64_t answer(const struct tier_stream *s)
 /* Ask for a wake-up at the layer, at the latest. */
 static void want(struct tier_stream *s, uint32_t layer)
 {
-	uint32_t before = atomic_load_relaxed_u32(&s->line->wait);
+	uint32_t before = atomic_load_relaxed_u32(&line_of(s)->wait);
 
 	if (!before || layer + 1 < before)
-		atomic_store_relaxed_u32(&s->line->wait, layer + 1);
+		atomic_store_relaxed_u32(&line_of(s)->wait, layer + 1);
 	/* wait before our last look at ready; the daemon does the reverse */
 	full_fence();
 }
@@ -403,7 +470,7 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns)
 	s->waiters++;
 	n = wait_layer(s, layer, until_ns);
 	if (!--s->waiters)
-		atomic_store_relaxed_u32(&s->line->wait, 0);
+		atomic_store_relaxed_u32(&line_of(s)->wait, 0);
 	return n;
 }
 
@@ -411,18 +478,21 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns)
 
 void tier_stream_release(tier_stream *s, uint32_t layer)
 {
-	uint64_t before, released;
+	struct abi_stream *line;
+	uint64_t released;
+	bool raised;
 
 	if (!s || connection_orphaned(s->t->alive))
 		return;
 	layer = layer < ABI_STREAM_CLOSED ? layer : ABI_STREAM_CLOSED - 1;
-	before = atomic_load_relaxed_u64(&s->line->released);
 	released = abi_stream_released(s->generation, layer);
-	while (before >> 32 == s->generation && before < released)
-		if (atomic_cas_u64(&s->line->released, &before, released)) {
-			submit_doorbell(s->a);
-			return;
-		}
+	do { /* once more where it has moved meanwhile */
+		line = line_of(s);
+		raised = raise_released(line, released);
+		full_fence();
+	} while (line_of(s) != line);
+	if (raised)
+		submit_doorbell(home_of(s));
 }
 
 /* Is it still unanswered? Then its id, for a cancel. */
@@ -431,7 +501,7 @@ static bool is_open(struct tier_stream *s, uint64_t *wire_id)
 	LOCK_SCOPE(&s->t->lock);
 	submit_collect(s->t);
 	*wire_id = s->rq->wire_id;
-	return s->rq->state != REQUEST_DONE && !s->a->dead;
+	return s->rq->state != REQUEST_DONE && !home_of(s)->dead;
 }
 
 /* Cancel it and wait until it is answered. */
@@ -448,6 +518,8 @@ static void cancel(struct tier_stream *s)
 
 void tier_stream_close(tier_stream *s)
 {
+	struct abi_stream *line;
+
 	if (!s || connection_orphaned(s->t->alive))
 		return;
 	cancel(s);
@@ -455,11 +527,12 @@ void tier_stream_close(tier_stream *s)
 	submit_collect(s->t);
 	s->unanswered = s->rq->state != REQUEST_DONE;
 	submit_forget(s->t, s->rq);
-	atomic_store_release_u64(&s->line->released,
-				 atomic_load_relaxed_u64(&s->line->released) | ABI_STREAM_CLOSED);
-	submit_doorbell(s->a);
+	line = line_of(s);
+	atomic_store_release_u64(&line->released,
+				 atomic_load_relaxed_u64(&line->released) | ABI_STREAM_CLOSED);
+	submit_doorbell(home_of(s));
 	list_remove(&s->link);
-	atomic_store_release_u64(&s->a->stream_word[s->number], 0);
+	atomic_store_release_u64(&home_of(s)->stream_word[s->number], 0);
 	line_put(s);
 	free((void *)(uintptr_t)s->layer_word);
 	free(s);

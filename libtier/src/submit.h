@@ -51,8 +51,31 @@ void submit_doorbell(struct attachment *a);
 /* Read the completion ring; requests change to done, what they held is free. */
 void submit_collect(struct tier *t) REQUIRES(t->lock);
 
+/* What this attachment's ring holds, without a look at how the attachment is. */
+void submit_answers(struct tier *t, struct attachment *a) REQUIRES(t->lock);
+
 /* Every request under way ends with this error. */
 void request_fail_all(struct tier *t, int error) REQUIRES(t->lock);
+
+/* again.c: the daemon of `from` has handed over; what it did not answer is asked of the present
+ * one, in the same order. */
+void again_all(struct tier *t, struct attachment *from) REQUIRES(t->lock);
+/* The commit of a put that the former daemon knew, as submit_entry. */
+int again_commit(struct tier *t, const struct submission *s, struct attachment *from,
+			 struct request **out) REQUIRES(t->lock);
+/* A pin or a reservation, in the order of the others. False: it cannot be asked. */
+bool again_promise(struct tier *t, struct tier_context *c, const struct abi_sqe *sqe,
+		   const void *args, uint32_t bytes, struct promise *p) REQUIRES(t->lock);
+/* Put into the ring what waits for room there. */
+void again_push(struct tier *t) REQUIRES(t->lock);
+/* No request speaks of the context any more. */
+void again_forget_context(struct tier *t, const struct tier_context *c) REQUIRES(t->lock);
+
+/* request.c for again.c */
+struct request *again_take(struct tier *t, const struct submission *s) REQUIRES(t->lock);
+void again_give(struct tier *t, struct request *rq) REQUIRES(t->lock);
+void again_wait(struct tier *t, struct request *rq) REQUIRES(t->lock);
+void again_finish(struct tier *t, struct request *rq, const struct abi_cqe *c) REQUIRES(t->lock);
 
 /* Completions on their way to the caller. */
 struct taken {

@@ -118,12 +118,22 @@ void wait_step(struct tier *t, uint64_t until_ns)
 	struct attachment *a = connection_attachment(t);
 	struct timespec until;
 
+	if (a->dead && t->handover_ns) {
+		attach_follow(t);
+		return;
+	}
 	if (!t->polling && !a->dead) {
 		poll_for_all(t, a, until_ns);
 		return;
 	}
 	until = time_to_timespec(until_ns);
 	pthread_cond_timedwait(&t->moved, &t->lock.mutex, &until);
+}
+
+void wait_handover(struct tier *t)
+{
+	while (connection_attachment(t)->dead && t->handover_ns)
+		attach_follow(t);
 }
 
 void wait_moved(struct tier *t)
@@ -239,10 +249,11 @@ static int wait_for(struct tier *t, struct tier_queue *q, uint32_t min, uint64_t
 		submit_collect(t);
 		if (q->done.count >= min || time_now_ns() >= until)
 			return 0;
-		if (connection_attachment(t)->dead && q->done.count == 0)
+		if (connection_attachment(t)->dead && !t->handover_ns) {
+			if (q->done.count > 0)
+				return 0;
 			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
-		if (connection_attachment(t)->dead)
-			return 0;
+		}
 		wait_step(t, until);
 	}
 }
@@ -258,6 +269,8 @@ static int take(struct tier *t, struct tier_queue *q, const struct queue_wait *w
 	rc = w->min > 0 ? wait_for(t, q, w->min, until) : 0;
 	if (rc == 0)
 		take_now(t, q, taken);
+	/* The descriptor of a caller who sleeps on it tells nothing more until then. */
+	wait_handover(t);
 	return rc;
 }
 

@@ -16,6 +16,9 @@
  */
 void wait_step(struct tier *t, uint64_t until_ns) REQUIRES(t->lock);
 
+/* A daemon that hands over is waited for; the lock is given up meanwhile. */
+void wait_handover(struct tier *t) REQUIRES(t->lock);
+
 /* Requests completed: wake those who wait, and the caller's event descriptor. */
 void wait_moved(struct tier *t) REQUIRES(t->lock);
 

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "tests/integration/own_memory.h"
+#include "tests/integration/isolation.h"
 
 #define SAMPLES 100000u
 #define LIVE 64u     /* durable blocks of the victim at a time */
@@ -219,7 +219,6 @@ HELPER void attack_beside(struct isolation *w, const char *name, void (*body)(st
 	       (double)tierctl_number(&w->d, "stat", "loop.event_longest_ns") / 1e6,
 	       (double)tierctl_number(&w->d, "stat", "loop.longest_ns") / 1e6);
 	assert_in_range(most, 1, 4096);
-	below_the_sum(&w->d, name);
 }
 
 HELPER void busy(struct isolation *w)

@@ -4,6 +4,8 @@
 usage: hosts_strangers.py engines SOCKET          another user holds all connections that it can
        hosts_strangers.py hosts ADDR:PORT DIR NAME  so does a host without a certificate
        hosts_strangers.py certificate ADDR:PORT DIR NAME  DIR's certificate says more than NAME
+       hosts_strangers.py member ADDR:PORT DIR NAME COUNT  NAME holds so many connections,
+                                                  until its standard input ends
        hosts_strangers.py etcd PORT               keeps leases, and has nothing else to say
 
 SPDX-License-Identifier: Apache-2.0
@@ -44,8 +46,8 @@ def engines(path):
     print("answered" if answered else "turned away", len(held))
 
 
-def member(address, folder, name):
-    """Whether who shows this certificate and says this name gets a HELLO."""
+def friend(address, folder, name):
+    """A connection of who shows this certificate and says this name, or None: it got no HELLO."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.check_hostname = False
     tls.load_verify_locations(folder + "/ca.pem")
@@ -53,9 +55,20 @@ def member(address, folder, name):
     try:
         s = tls.wrap_socket(socket.create_connection(address, 5))
         s.sendall(message(HELLO, struct.pack("<QQ64s32s", 1, 0, name.encode(), b"")))
-        return len(s.recv(65536)) > 0
+        return s if s.recv(65536) else None
     except OSError:
-        return False
+        return None
+
+
+def member(address, folder, name):
+    return friend(address, folder, name) is not None
+
+
+def hold(address, folder, name, count):
+    """A member's connections, each with its HELLO answered."""
+    held = [friend(address, folder, name) for _ in range(int(count))]
+    print("held" if all(held) else "turned away", sum(map(bool, held)), flush=True)
+    sys.stdin.read()
 
 
 def hosts(address, folder, name):
@@ -88,6 +101,8 @@ def main():
         host, port = where.rsplit(":", 1)
         if what == "hosts":
             hosts((host, int(port)), *sys.argv[3:])
+        elif what == "member":
+            hold((host, int(port)), *sys.argv[3:])
         else:
             print("answered" if member((host, int(port)), *sys.argv[3:]) else "turned away")
 

@@ -8,10 +8,12 @@
 #ifndef TIER_TESTS_ISOLATION_H
 #define TIER_TESTS_ISOLATION_H
 
+#include <poll.h>
 #include <sys/prctl.h>
 
 #include "tests/integration/child.h"
-#include "tests/integration/front_client.h"
+#include "tests/integration/tierctl_json.h"
+#include "tests/lib/own_memory.h"
 #include "tests/lib/users.h"
 
 #include <tier.h>
@@ -269,24 +271,66 @@ HELPER struct isolation *isolation_of(void **state)
 	return *state;
 }
 
+/* The daemon's own memory is no more than its accounts allow, and these keep to their limit. */
+HELPER void below_the_sum(const struct daemon *d, const char *when)
+{
+	json_t *status = tierctl_json(d, "status");
+	uint64_t own = own_memory(d->pid), most = number_in(status, "memory.most");
+	uint64_t tables = number_in(status, "memory.tables");
+
+	printf("# %s: the daemon's own memory %llu MiB, its accounts allow %llu MiB; tables %llu "
+	       "KiB\n", when, (unsigned long long)(own / MIB), (unsigned long long)(most / MIB),
+	       (unsigned long long)(tables >> 10));
+	fflush(stdout);
+	assert_true(most > 0);
+	assert_true(tables <= number_in(status, "memory.tables_most"));
+	json_decref(status);
+#if !defined(__SANITIZE_ADDRESS__)
+	assert_true(own <= most);
+#endif
+}
+
+/* Until the attack is over, or its process has ended before that. */
+HELPER bool attack_is_over(pid_t pid, int done)
+{
+	struct pollfd p = { .fd = done, .events = POLLIN };
+	siginfo_t dead = { .si_pid = 0 };
+
+	while (poll(&p, 1, 10) == 0)
+		if (waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		    dead.si_pid == pid)
+			return false;
+	return p.revents & POLLIN;
+}
+
 /* Run an attack as that user beside the victim, for its length and a moment more. */
 HELPER void attack_as(struct isolation *w, uint32_t uid, uint32_t gid, const char *name,
 		      void (*body)(struct isolation *w))
 {
 	struct victim_board *b = w->board, before;
 	uint64_t begun = time_now_ns(), reads;
-	int status;
+	int status, done[2], seen[2];
 	pid_t pid;
 
 	b->slowest_ns = 0;
 	before = *b;
+	assert_int_equal(pipe2(done, O_CLOEXEC) | pipe2(seen, O_CLOEXEC), 0);
 	fflush(NULL);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
+		close(seen[1]);
 		become(uid, gid);
 		body(w);
+		CHECK(write(done[1], "", 1) == 1);
+		(void)!read(seen[0], &status, 1); /* all that it has is still there */
 		_exit(0);
+	}
+	if (attack_is_over(pid, done[0]))
+		below_the_sum(&w->d, name);
+	for (uint32_t i = 0; i < 2; i++) {
+		close(done[i]);
+		close(seen[i]);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	usleep(50000);

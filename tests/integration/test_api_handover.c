@@ -6,6 +6,8 @@
  * list that was taken before, that is rotten, or of another size of the tier.
  */
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "libtier/abi/handover.h"
 #include "tests/integration/kv_world.h"
@@ -335,12 +337,12 @@ static void keeper_gives(void)
 	setenv("LISTEN_FDNAMES", names, 1);
 }
 
-/* SIGTERM, as `systemctl restart` has it; what the daemon says meanwhile is heard. */
-static void stop(struct world *w)
+/* What the daemon says meanwhile is heard. */
+static void stop_by(struct world *w, int signal)
 {
 	int status = 0;
 
-	assert_int_equal(kill(w->d.pid, SIGTERM), 0);
+	assert_int_equal(kill(w->d.pid, signal), 0);
 	while (waitpid(w->d.pid, &status, WNOHANG) == 0) {
 		keeper_read();
 		usleep(2000);
@@ -349,14 +351,19 @@ static void stop(struct world *w)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static struct world *kept_world(void)
+static void stop(struct world *w)
+{
+	stop_by(w, SIGTERM);
+}
+
+static struct world *kept_world(const char *const *settings)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
 	daemon_folder(&w->d);
 	keeper_open(&w->d);
 	w->d.in_child = keeper_gives;
-	daemon_start(&w->d, small);
+	daemon_start(&w->d, settings);
 	keeper_read();
 	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
 	world_open(w);
@@ -365,15 +372,13 @@ static struct world *kept_world(void)
 
 static int kept_end(void **state)
 {
-	int rc = world_end(state);
-
-	keeper_close();
-	return rc;
+	keeper_close(); /* nobody reads what the last one says */
+	return world_end(state);
 }
 
 static void test_a_restart_keeps_it(void **state)
 {
-	struct world *w = kept_world();
+	struct world *w = kept_world(small);
 	tier_key key = key_of(3);
 	struct tier_lease lease;
 	uint8_t want[4096];
@@ -383,7 +388,7 @@ static void test_a_restart_keeps_it(void **state)
 	assert_int_equal(tier_lease_key(w->r, w->c, &key, 1, 0, &lease), 0);
 	memcpy(want, lease.data, sizeof(want));
 	stop(w);
-	assert_int_equal(keeper.count, 4); /* list, memory, region, process */
+	assert_int_equal(keeper.count, 6); /* list, memory, index, region, process, socket */
 	daemon_start(&w->d, small);
 	keeper_forget(); /* as it says when it has them */
 	await(w);
@@ -394,10 +399,75 @@ static void test_a_restart_keeps_it(void **state)
 	tier_release(w->r, &lease);
 }
 
+struct putter {
+	struct world *w;
+	atomic_bool stop;
+	_Atomic uint32_t done;
+	uint32_t failed;
+};
+
+static void *put_on(void *arg)
+{
+	struct putter *p = arg;
+	uint8_t *data = malloc(BLOCK_BYTES);
+
+	for (uint32_t i = 0; !atomic_load(&p->stop); i++) {
+		tier_key key = key_of(5000 + i % 100);
+		int64_t rc;
+
+		fill(data, 5000 + i % 100);
+		rc = tier_put_copy(p->w->c, &key, 1, data, NULL);
+		if (rc != 1)
+			print_message("# put %u: %lld, %s\n", i, (long long)rc, tier_error_text());
+		p->failed += rc != 1;
+		atomic_fetch_add(&p->done, 1);
+	}
+	free(data);
+	return NULL;
+}
+
+static void await_puts(struct putter *p)
+{
+	uint64_t end = time_now_ns() + LONG_NS;
+	uint32_t want = atomic_load(&p->done) + 200;
+
+	while (atomic_load(&p->done) < want) {
+		assert_true(time_now_ns() < end);
+		usleep(1000);
+	}
+}
+
+/* SIGUSR2, as the unit has it: what is dirty is left, not written, and no call fails meanwhile. */
+static void test_a_restart_that_says_so_fails_no_call(void **state)
+{
+	struct world *w = kept_world(never_written);
+	struct putter p = { .w = w };
+	pthread_t thread;
+
+	*state = w;
+	put_blocks(w, 0, FEW, 0);
+	assert_int_equal(pthread_create(&thread, NULL, put_on, &p), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		await_puts(&p);
+		stop_by(w, SIGUSR2);
+		daemon_start(&w->d, never_written);
+		keeper_forget();
+		await_puts(&p);
+		assert_int_equal(taken(w, "blocks"), FEW + 100);
+		assert_true(taken(w, "dirty") > 0);
+	}
+	atomic_store(&p.stop, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(p.failed, 0);
+	check_blocks(w, 0, FEW);
+	check_blocks(w, 5000, 100);
+	daemon_check(&w->d);
+}
+
 /* The second one with the same list: the first took it, and was killed. As behind any crash. */
 static void test_a_list_counts_once(void **state)
 {
-	struct world *w = kept_world();
+	struct world *w = kept_world(small);
 
 	*state = w;
 	put_blocks(w, 0, BLOCKS, 0);
@@ -418,7 +488,7 @@ static void test_a_list_counts_once(void **state)
 /* Killed at any moment of its start: the next one serves, and what it serves is right. */
 static void test_killed_in_the_middle(void **state)
 {
-	struct world *w = kept_world();
+	struct world *w = kept_world(small);
 
 	*state = w;
 	put_blocks(w, 0, BLOCKS, 0);
@@ -444,7 +514,7 @@ static void test_killed_in_the_middle(void **state)
 
 static void test_what_is_in_doubt_goes(void **state)
 {
-	struct world *w = kept_world();
+	struct world *w = kept_world(small);
 	struct handover_head *head;
 	uint8_t byte;
 
@@ -479,6 +549,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_without_a_store, world_end),
 		cmocka_unit_test_teardown(test_a_lease_outlives_it, world_end),
 		cmocka_unit_test_teardown(test_a_restart_keeps_it, kept_end),
+		cmocka_unit_test_teardown(test_a_restart_that_says_so_fails_no_call, kept_end),
 		cmocka_unit_test_teardown(test_a_list_counts_once, kept_end),
 		cmocka_unit_test_teardown(test_killed_in_the_middle, kept_end),
 		cmocka_unit_test_teardown(test_what_is_in_doubt_goes, kept_end),

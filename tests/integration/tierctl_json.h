@@ -28,13 +28,19 @@ HELPER json_t *tierctl_json(const struct daemon *d, const char *words)
 }
 
 /* One number of it. */
+HELPER uint64_t number_in(const json_t *document, const char *path)
+{
+	const json_t *at = json_at(document, path);
+
+	assert_true(json_is_integer(at));
+	return (uint64_t)json_integer_value(at);
+}
+
 HELPER uint64_t tierctl_number(const struct daemon *d, const char *words, const char *path)
 {
 	json_t *document = tierctl_json(d, words);
-	const json_t *at = json_at(document, path);
-	uint64_t n = (uint64_t)json_integer_value(at);
+	uint64_t n = number_in(document, path);
 
-	assert_true(json_is_integer(at));
 	json_decref(document);
 	return n;
 }

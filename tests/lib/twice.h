@@ -35,7 +35,9 @@ static inline void twice_init(void *state, const struct policy_size *size)
 
 static inline size_t twice_state_used(const void *state, uint64_t slots)
 {
-	return sizeof(struct twice) + ((const struct twice *)state)->lru_bytes + slots;
+	const struct twice *t = state;
+
+	return sizeof(*t) + policy_find("lru")->state_used(t->lru, slots) + slots;
 }
 
 static inline void twice_insert(void *state, uint32_t slot, const struct policy_hint *hint)

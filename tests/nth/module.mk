@@ -17,6 +17,7 @@ $(NTH_TESTS): $(O)/$(NTH_VARIANT)/tests/nth/%: $(O)/$(NTH_VARIANT)/obj/tests/nth
               $(NTH_OBJECTS) $(call objects,$(NTH_VARIANT),$(SRC_testlib)) \
               $(test_libs_$(NTH_VARIANT))
 	$(link_$(NTH_VARIANT)) $(LIBS_tierd) $(CMOCKA_LIBS)
+$(NTH_TESTS): private LDFLAGS += $(SHADOW_$(NTH_VARIANT))
 $(NTH_FILL): $(call objects,$(NTH_VARIANT),tests/nth/fill.c) $(O)/$(NTH_VARIANT)/libtier.a
 	$(link_$(NTH_VARIANT)) $(LIBS_libtier)
 $(NTH_LIBRARY): $(call objects,$(NTH_VARIANT),tests/nth/nth.c)

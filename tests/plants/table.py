@@ -77,6 +77,12 @@ bug("least-value-not-checked", SHELL + "config.c",
 bug("leases-end-with-the-socket", FRONT + "connection.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
     "test_front_connection")
+bug("handover-not-told", FRONT + "connection.c",
+    "f->handing ? ABI_CLOSED_HANDOVER : ABI_CLOSED);", "ABI_CLOSED);", "test_front_connection")
+bug("accepted-and-not-awaited", FRONT + "connection.c",
+    "if (f->greeting)\n\t\treturn false;", "", "test_front_connection")
+bug("successor-awaited-after-any-end", LIBRARY + "attach.c",
+    "if (ring_handed_over(&a->ring)) {", "if (ring_closed(&a->ring)) {", "test_libtier_lives")
 bug("one-client-takes-the-turn", FRONT + "ring_in.c",
     "if (most > CONNECTION_TAKE_MAX)\n\t\tmost = CONNECTION_TAKE_MAX;", "", "test_front_connection")
 bug("checksum-not-compared", SHELL + "worker.c",
@@ -126,6 +132,8 @@ bug("deletion-writes-the-cleaners-header", CORE + "unit/store.c",
     "if (store_opening(s, STORE_CLEANED))\n\t\treturn -EBUSY;", "", "test_core_clean")
 bug("holes-have-data", CORE + "log/recover.c",
     "uint32_t nth = disk_there_below(v->head, i);", "uint32_t nth = i;", "test_core_holes")
+bug("former-slot-taken-twice", CORE + "unit/former.c", "bitmap_clear(f->kept, slot);", "",
+    "test_core_former")
 bug("header-before-its-catalog", CORE + "log/writeback.c", " && catalog_voids(c, run->voids);", ";",
     "test_core_flush")
 bug("discard-not-there-asked-again", CORE + "log/discard.c", "d->off = res == -EOPNOTSUPP;", "",
@@ -178,7 +186,7 @@ bug("hbm-for-every-user", LEND,
 bug("slab-left-once-for-all", LEND,
     "if (!--c->evict.lends.table[*link - 1].times)", "if (1)", "test_front_slab")
 bug("nobody-is-asked-for-slabs", LEND, "c->client[client].recalls++;", "",
-    "test_api_gpu")
+    "test_core_descs")
 bug("dead-devices-keep-slabs", CORE + "core.c", "lend_client_dead(c, id);\n\tfor", "for",
     "test_api_gpu")
 bug("slab-left-under-a-launch", DEVICE,

@@ -110,6 +110,7 @@ void context_free(struct world *w, uint32_t which)
 	}
 	x->index = NULL;
 	x->made = false;
+	x->id = UINT32_MAX; /* nobody's: after a crash another may get the number that it had */
 }
 
 /* ---- owners ------------------------------------------------------------------------------- */

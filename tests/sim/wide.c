@@ -75,7 +75,7 @@ void wide_config(struct world *w, struct core_config *config)
 			      pins[] = { 0, 0, 0, 1, 2 }, leases[] = { 0, 0, 1, 1, 2 },
 			      streams[] = { 0, 24, 40, 64 }, writeback[] = { 0, 1, 50 },
 			      dirty[] = { 0, 2, 10, 80 },
-			      tables[] = { 0, 0, 330 << 10, 480 << 10 },
+			      tables[] = { 0, 0, 1400 << 10, 2400 << 10 },
 			      walks[] = { 0, 0, 0, 64, 256 };
 
 	if (!w->faults->wide)

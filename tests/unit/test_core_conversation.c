@@ -379,6 +379,19 @@ static void test_a_removed_contexts_conversations_stage_nothing(void **state)
 	host_audit(&host);
 }
 
+/* Pauses that are longer than any bucket has are of the last. */
+static void test_the_longest_pauses_have_a_bucket(void **state)
+{
+	const struct think *t = &context_at(0)->think;
+
+	(void)state;
+	for (uint32_t octave = 43; octave < 64; octave++)
+		think_learn(host.core, context_at(0), 5, 1ull << octave);
+	assert_int_equal(t->count, 64 - 43);
+	assert_int_equal(t->bucket[THINK_BUCKETS - 4], 1);
+	assert_int_equal(t->bucket[THINK_BUCKETS - 1], 64 - 44);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -393,6 +406,7 @@ int main(void)
 		CASE(test_a_conversation_is_its_contexts_and_clients),
 		CASE(test_tenants_think_for_themselves),
 		CASE(test_a_return_says_how_long_its_user_thinks),
+		CASE(test_the_longest_pauses_have_a_bucket),
 		CASE(test_the_window_holds_those_who_come_back),
 		CASE(test_an_abandoned_lead_leaves),
 		CASE(test_a_removed_contexts_conversations_stage_nothing),

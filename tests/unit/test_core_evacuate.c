@@ -339,6 +339,36 @@ static void test_what_readers_let_go_is_waited_for(void **state)
 	host_halt(&host);
 }
 
+/* A descriptor is an item: one event looks at as many as it has items left; the rest come later. */
+static void test_each_descriptor_is_an_item(void **state)
+{
+	struct evacuation *e;
+	struct context *x;
+	uint64_t looked;
+
+	(void)state;
+	open_full();
+	x = context();
+	e = &host.core->evacuation;
+	assert_null(e->ctx);
+	evacuate_begin(host.core, x, ABI_TIER_CXL, ABI_HUGE);
+	assert_ptr_equal(e->ctx, x);
+	meter_begin(&host.core->meter);
+	evacuate_step(host.core);
+	looked = 0;
+	for (uint32_t slot = 0; slot < e->slot; slot++)
+		if (x->meta[slot].there[ABI_TIER_CXL].pages)
+			looked += x->ix.pages_per_block;
+	assert_true(looked > 0);
+	assert_in_range(looked + e->page, 1, host.core->meter.items);
+	assert_true(host.core->meter.items <= meter_ahead(&host.core->meter));
+	host_look(&host);
+	host_settle(&host, 1000);
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -347,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_half_is_kept_of_half),
 		cmocka_unit_test(test_who_leaves_first_makes_the_room),
 		cmocka_unit_test(test_what_readers_let_go_is_waited_for),
+		cmocka_unit_test(test_each_descriptor_is_an_item),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

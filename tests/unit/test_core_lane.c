@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +245,125 @@ static void test_a_limit_of_a_client_goes_round(void **state)
 	host_audit(&host);
 }
 
+/* Tables for so much beside what the context takes while it is empty, of which it has 3/4. */
+static void boot_with(uint64_t bytes)
+{
+	uint64_t empty = context()->plan.empty_bytes;
+	struct disk_context spec;
+
+	one_host_off(NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 1u << 12;
+	host.table_bytes = (empty + bytes) * 4 / 3 + 4;
+	one_host_boot(&spec, 2);
+}
+
+static int end(void **state)
+{
+	host.table_bytes = 0;
+	return one_host_off(state);
+}
+
+static int reserve(uint64_t salt, uint32_t first)
+{
+	const struct abi_put_args args = { .count = RUN, .salt = salt };
+	int rc = host_reserve(&host, &args, first, 0);
+
+	host_audit(&host);
+	return rc ? rc : host.answer.res;
+}
+
+static uint64_t charged(void)
+{
+	return host.core->tables.bytes;
+}
+
+/* A lane is charged before it has a block; one that there is no room for has none. */
+static void test_a_lane_without_room_is_refused(void **state)
+{
+	struct context *x = context();
+	uint64_t one, before;
+
+	(void)state;
+	put(0, 0, 0);
+	one = charged() - x->plan.empty_bytes;
+	boot_with(2 * one + 2 * RUN * DESCS_GROUP_BYTES);
+	x = context();
+	assert_int_equal(reserve(0, 0), 0);
+	before = charged();
+	assert_int_equal(reserve(7, RUN), 0);
+	assert_true(charged() >= before + one / 2);
+	for (uint32_t lane = 0; lane < LANES; lane++)
+		assert_null(x->lanes.state[CXL][lane]); /* nothing has come so far */
+	before = charged();
+	assert_int_equal(reserve(9, 2 * RUN), -ENOSPC);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_TIER, 1 + ABI_HELD_TABLES);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT & 255, ABI_LIMIT_USER);
+	assert_int_equal(__builtin_popcount(x->lanes.named), 2);
+	assert_true(charged() < before + 4096); /* a slot was used */
+	assert_int_equal(core_policy_set(host.core, x->id, "lru", 1), -EDQUOT);
+	assert_null(x->former);
+	host_audit(&host);
+}
+
+/* One salt has three quarters of a context's slots at most, while others have some. */
+static void test_a_salt_leaves_slots_to_others(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	one_host_off(NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 8 * RUN;
+	one_host_boot(&spec, 2);
+	assert_int_equal(reserve(9, 0), 0);
+	for (uint32_t n = 1; n < 7; n++)
+		assert_int_equal(reserve(7, n * RUN), 0);
+	assert_int_equal(reserve(7, 7 * RUN), -ENOSPC);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_TIER, 1 + ABI_HELD_TABLES);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT & 255, ABI_LIMIT_SALT);
+	assert_int_equal(reserve(9, 7 * RUN), 0);
+	assert_int_equal(context()->ix.slots_used, 8 * RUN);
+	host_audit(&host);
+}
+
+/* Alone it has all of them. */
+static void test_a_salt_alone_has_all_slots(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	one_host_off(NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = 8 * RUN;
+	one_host_boot(&spec, 2);
+	for (uint32_t n = 0; n < 8; n++)
+		assert_int_equal(reserve(7, n * RUN), 0);
+	assert_int_equal(context()->ix.slots_used, 8 * RUN);
+}
+
+/* What blocks come to have while they are there was charged with their slots. */
+static void test_what_blocks_have_later_is_charged_already(void **state)
+{
+	struct context *x = context();
+	uint64_t before, touched;
+
+	(void)state;
+	put(0, 0, 0);
+	put(0, 0, RUN); /* in their turn they have used the places that the others had */
+	host_audit(&host);
+	before = charged();
+	touched = tables_of(x);
+	for (uint32_t i = 0; i < 2 * RUN; i++)
+		block_hold(x, slot_of(i));
+	assert_true(tables_of(x) > touched);
+	tables_count(host.core, x);
+	assert_int_equal(charged(), before);
+	for (uint32_t i = 0; i < 2 * RUN; i++)
+		block_unhold(host.core, x, slot_of(i));
+	host_audit(&host);
+}
+
 /* An instance counts once it has had a block. */
 static void test_memory_of_lanes(void **state)
 {
@@ -271,6 +391,10 @@ int main(void)
 		CASE(test_a_limit_of_a_client_goes_through_its_lanes),
 		CASE(test_a_limit_of_a_client_goes_round),
 		CASE(test_memory_of_lanes),
+		cmocka_unit_test_setup_teardown(test_a_lane_without_room_is_refused, begin, end),
+		CASE(test_what_blocks_have_later_is_charged_already),
+		CASE(test_a_salt_leaves_slots_to_others),
+		CASE(test_a_salt_alone_has_all_slots),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -390,6 +390,34 @@ static void test_who_waits_for_a_layer_is_woken(void **state)
 	assert_int_equal(woken[0], 0);
 }
 
+/* A part that has not all layers has no items in the others. */
+static void test_each_page_is_one_item(void **state)
+{
+	const struct abi_geometry *g = &context()->spec.geometry;
+	struct abi_block_ref ref = { .slot = slot_of(0) };
+	struct stream s = { .ctx = context(), .part_end = g->part_count, .layers = LAYERS,
+			    .count = 1, .ref = &ref };
+	uint32_t seen = 0, voids = 0;
+
+	(void)state;
+	for (uint32_t p = 0; p < g->part_count; p++)
+		s.per_layer += g->part[p].groups;
+	for (uint32_t i = 0; i < LAYERS * s.per_layer; i++) {
+		uint32_t block, page = PAGES;
+
+		if (!stream_item(&s, i, &block, &page)) {
+			voids++;
+			continue;
+		}
+		assert_int_equal(block, 0);
+		assert_true(page < PAGES && !(seen >> page & 1));
+		seen |= 1u << page;
+	}
+	assert_int_equal(seen, (1u << PAGES) - 1);
+	assert_int_equal(voids, LAYERS * s.per_layer - PAGES);
+	assert_true(voids > 0);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -407,6 +435,7 @@ int main(void)
 		CASE(test_what_a_put_found_stays_until_it_is_whole),
 		CASE(test_a_stream_for_the_cache_keeps_what_it_joins),
 		CASE(test_who_waits_for_a_layer_is_woken),
+		CASE(test_each_page_is_one_item),
 	};
 
 	return cmocka_run_group_tests_name("stream_pages", tests, one_host, NULL);

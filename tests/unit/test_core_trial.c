@@ -162,6 +162,29 @@ static void test_a_trial_ends(void **state)
 	assert_false(told->on);
 }
 
+/* Places of blocks that left serve again, however many come. */
+static void test_a_trial_has_room_again(void **state)
+{
+	const struct core_trial *told = core_policy_tried(host.core);
+	uint64_t most = context()->lanes.size[CXL].blocks_max;
+
+	(void)state;
+	assert_int_equal(core_policy_try(host.core, host.context[0].id, "lru", 3600 * NS_PER_S),
+			 0);
+	host_tick(&host, 1000);
+	assert_true(told->on && told->begun);
+	for (uint64_t i = 0; i < most; i++) {
+		assert_int_equal(one_host_put(0, 2, 0), 0);
+		assert_int_equal(one_host_delete(0, 2), 0);
+		assert_true(host_settle(&host, 100));
+	}
+	assert_int_equal(one_host_put(0, 2, 0), 0);
+	use(0);
+	use(1);
+	assert_int_equal(told->uses, 2);
+	assert_int_equal(told->would_read, 0);
+}
+
 static int begin(void **state)
 {
 	struct disk_context spec;
@@ -179,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_trial_is_what_it_says, begin, one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_trial_ends, begin, one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_trial_has_room_again, begin, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -189,6 +190,38 @@ static void test_completions_wake_who_waits(void **state)
 	assert_int_equal(count, 1); /* one for all of a turn */
 	leave(&p);
 	turn(0);
+}
+
+/* Who slept elsewhere, or does not sleep, is not in the loop's way. */
+static void test_who_slept_here_is_told(void **state)
+{
+	static const struct {
+		int from_here;
+		bool told;
+	} waits[] = { { 0, true }, { 1, false }, { -1, false } };
+	cpu_set_t all, one;
+	struct peer p;
+	int here;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	here = sched_getcpu();
+	CPU_ZERO(&one);
+	CPU_SET(here, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	greet(&p);
+	ring_bell(&p);
+	turn(0);
+	for (size_t i = 0; i < COUNT(waits); i++) {
+		p.region->cq_wait = (uint32_t)(1 + here + waits[i].from_here);
+		push(&p);
+		turn(0);
+		assert_int_equal(front_woke_here(fx.front), waits[i].told);
+		assert_false(front_woke_here(fx.front));
+	}
+	leave(&p);
+	turn(0);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 /* However many there are: each of them. */
@@ -577,6 +610,38 @@ static void test_closing_takes_nothing_more(void **state)
 	turn(0);
 }
 
+/* Who was accepted is welcomed, so as to learn that another daemon comes; not who says nothing. */
+static void test_handing_over_tells_who_was_accepted(void **state)
+{
+	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO, sizeof(hello),
+						1 }, .sq_entries = 8 };
+	struct turn t = { .core = fx.core };
+	struct peer p = { .sock = dial() };
+	int silent = dial(), late, fd;
+
+	(void)state;
+	turn(0);
+	fd = front_leave_socket(fx.front);
+	late = dial();
+	assert_false(front_answered(fx.front));
+	assert_int_equal(send(p.sock, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
+	turn(0);
+	take_welcome(&p);
+	assert_int_equal(p.region->closed, 0);
+	t.now_ns = fx.now_ns;
+	front_end_all(fx.front, &t, -ESHUTDOWN);
+	assert_int_equal(p.region->closed, ABI_CLOSED_HANDOVER);
+	assert_true(hung_up(silent));
+	assert_true(front_answered(fx.front));
+	assert_false(hung_up(late)); /* the next daemon's */
+	close(silent);
+	close(late);
+	close(fd);
+	assert_int_equal(unlink(fx.path), 0);
+	leave(&p);
+	turn(0);
+}
+
 /* ---- the recount --------------------------------------------------------------------------- */
 
 static void take(void *told, const char *what)
@@ -633,6 +698,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_turns_are_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_descriptor_for_a_caller, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_completions_wake_who_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_slept_here_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_are_woken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_areas_lie_apart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
@@ -648,6 +714,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_pinned_memory_is_asked_for_again, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_handing_over_tells_who_was_accepted, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_every_counter_is_recounted, setup, teardown),
 	};
 

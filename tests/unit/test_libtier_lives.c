@@ -345,7 +345,7 @@ static void test_a_wait_leaves_the_wake_ups_on(void **state)
 	assert_true(tier_event_fd(w->t) >= 0);
 	for (uint32_t i = 0; i < 5; i++)
 		assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
-	assert_int_equal(atomic_load_relaxed_u32(&w->fake->client[0].region->cq_wait), 1);
+	assert_true(atomic_load_relaxed_u32(&w->fake->client[0].region->cq_wait) > 0);
 }
 
 /* ---- puts ------------------------------------------------------------------------------------ */

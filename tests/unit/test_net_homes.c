@@ -104,6 +104,26 @@ static void the_oldest_is_forgotten(void **state)
 	free(h.slot);
 }
 
+/* Tags that many hosts hold, in a table that is too small for all, leave each other's last one. */
+static void the_only_holder_stays(void **state)
+{
+	struct homes h = home_new(64);
+	uint32_t host[HOMES_HOLDERS], tags = 32;
+
+	(void)state;
+	for (uint32_t i = 0; i < tags; i++)
+		homes_hold(&h, tag(i), 1, i);
+	for (uint32_t i = 0; i < 8 * tags; i++)
+		homes_hold(&h, tag(i % 4), 2 + i / 4 % HOMES_HOLDERS, tags + i);
+	for (uint32_t i = 4; i < tags; i++) {
+		assert_int_equal(homes_find(&h, tag(i), host), 1);
+		assert_int_equal(host[0], 1);
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(homes_find(&h, tag(i), host) > 0);
+	free(h.slot);
+}
+
 static void told_by_message(void **state)
 {
 	struct homes h = home_new(1024);
@@ -200,7 +220,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_its_own_move),  cmocka_unit_test(the_newest_holders),
-		cmocka_unit_test(the_oldest_is_forgotten), cmocka_unit_test(told_by_message),
+		cmocka_unit_test(the_oldest_is_forgotten),
+		cmocka_unit_test(the_only_holder_stays), cmocka_unit_test(told_by_message),
 		cmocka_unit_test(of_another_epoch),	  cmocka_unit_test(members_as_seen),
 	};
 

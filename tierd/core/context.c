@@ -41,6 +41,16 @@ static uint32_t class_of(uint32_t *stride, uint32_t *classes, uint32_t bytes)
 	return (*classes)++;
 }
 
+static uint32_t classes_of(const struct abi_geometry *g, uint32_t *stride)
+{
+	uint32_t classes = 0;
+
+	assert(g->part_count && g->part_count <= ABI_PARTS_MAX);
+	for (uint32_t i = 0; i < g->part_count; i++)
+		class_of(stride, &classes, g->part[i].page_stride);
+	return classes;
+}
+
 /*
  * A part of a tier serves a new context only if each size of its pages has a slab: a block has
  * all of them. (Of all that the tier has it may have less; one of the catalog is as it is.)
@@ -49,12 +59,8 @@ static int plan_slabs(const struct core *c, const struct disk_context *spec,
 		      const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
 {
 	static const char *const name[ABI_MEM_TIERS] = { "HBM", "CXL" };
-	const struct abi_geometry *g = &spec->geometry;
-	uint32_t stride[ABI_PARTS_MAX], classes = 0;
+	uint32_t stride[ABI_PARTS_MAX], classes = classes_of(&spec->geometry, stride);
 
-	assert(g->part_count && g->part_count <= ABI_PARTS_MAX);
-	for (uint32_t i = 0; i < g->part_count; i++)
-		class_of(stride, &classes, g->part[i].page_stride);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS && !spec->uid; t++) {
 		uint64_t least = space_least(&c->pool[t], quota[t], stride, classes);
 
@@ -132,6 +138,25 @@ static uint64_t blocks_room(uint64_t block_bytes, const struct core_context_plan
 	return blocks + blocks / 8 + 1024;
 }
 
+/*
+ * What the daemon keeps for it from the start: accounts, places, the index's head and first
+ * buckets, and a page of each table that has its own mapping.
+ */
+static uint64_t empty_bytes(const struct core *c, const struct disk_context *spec,
+			    const struct core_context_plan *plan, uint64_t head_bytes)
+{
+	uint32_t stride[ABI_PARTS_MAX], classes = classes_of(&spec->geometry, stride);
+	uint64_t bytes = sizeof(struct context) + head_bytes + spec->geometry.pages_per_block;
+
+	bytes += CONTEXT_SALTS * (sizeof(struct holding) + sizeof(uint16_t));
+	bytes += (CONTEXT_TABLES + ABI_MEM_TIERS * LANES) * ABI_PAGE_ALIGN;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (plan->mem_bytes[tier])
+			bytes += space_own_bytes(&c->pool[tier], plan->mem_bytes[tier],
+						 plan->most[tier], stride, classes);
+	return bytes;
+}
+
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes)
 {
@@ -169,6 +194,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 
 		plan->mem_bytes[tier] = plan->most[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
 	}
+	plan->empty_bytes = empty_bytes(c, spec, plan, header.bucket_offset + ABI_PAGE_ALIGN);
 	return tables_may_make(c, spec, plan, why, why_bytes);
 }
 
@@ -271,6 +297,10 @@ static void format_index(struct core *c, struct context *x)
 	memcpy(header.fingerprint, x->spec.fingerprint, sizeof(header.fingerprint));
 	header.epoch = x->spec.epoch;
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
+	if (x->memory.former && former_open(&x->left, &x->ix, x->memory.former,
+					    x->memory.former_slots))
+		x->left = NULL; /* references to its blocks are stale, then */
+	x->memory.former = NULL;
 }
 
 /* wanted: 1 + an index, which may be beyond all, 0 = the first that is free. */
@@ -328,7 +358,6 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	tables_join(c, x);
 	if (index >= c->contexts_high)
 		c->contexts_high = index + 1;
-	tables_map(c, x);
 	err = private_alloc(c, x);
 	if (!err)
 		err = spaces_open(c, x);
@@ -344,11 +373,13 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	x->epoch_listed = x->listed ? x->spec.epoch : 0;
 	if (x->spec.uid) {
 		format_index(c, x);
+		tables_come_back(c, x);
 		return 0;
 	}
 	x->spec.uid = c->next_uid++;
 	x->spec.epoch = x->spec.epoch ? x->spec.epoch : 1;
 	format_index(c, x);
+	tables_count(c, x);
 	catalog_write(c, token, x->id);
 	return 0;
 }

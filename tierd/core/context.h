@@ -9,6 +9,7 @@
 #include "tierd/core/log/writeback.h"
 #include "tierd/core/unit/block_meta.h"
 #include "tierd/core/unit/descs.h"
+#include "tierd/core/unit/former.h"
 #include "tierd/core/unit/index.h"
 #include "tierd/core/unit/ledger.h"
 #include "tierd/core/unit/meter.h"
@@ -16,6 +17,7 @@
 #include "tierd/core/unit/space.h"
 #include "tierd/core/unit/tenants.h"
 
+#define CONTEXT_TABLES 24u /* of its own, at most, but those of lanes */
 #define CONTEXT_SALTS 256u /* accounts a context: that of no salt, of "other", and of salts */
 
 /* abi_page.streams: how many streams count on the page, and whether its place is the pool's. */
@@ -40,6 +42,7 @@ struct context {
 	struct core_context_plan plan;
 	struct core_context_memory memory;
 	struct index ix;
+	struct former *left; /* while a daemon takes over; else NULL */
 	struct descs descs; /* of its pages: which have memory */
 	struct block_meta *meta;
 	struct block_uses uses;
@@ -85,7 +88,6 @@ struct context {
 	uint64_t kept_blocks; /* with a priority or a TTL */
 	uint64_t reserved_most_blocks; /* that reservations may come to and did not draw yet */
 	uint32_t user;        /* its owner's, in core.tables */
-	bool mapped;          /* its addresses are in the sums there */
 	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
 	uint64_t table_bytes; /* as the sums in core.tables have it */
 	bool descs_short;     /* somebody found no memory for descriptors: idle ones are given up */

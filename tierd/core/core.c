@@ -249,6 +249,7 @@ static void context_release(struct core *c, struct context *x)
 	ledger_close(&x->salts);
 	cold_free(c, x->meta);
 	free(x->page_part);
+	former_close(x->left, &x->ix);
 	free(x);
 }
 

@@ -399,16 +399,26 @@ struct core_context_plan {
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* of the sparse memfds; 0 = tier not used */
 	uint64_t most[ABI_TIER_COUNT];     /* what it was made for; 0 = tier not used */
 	uint64_t quota[ABI_TIER_COUNT];    /* in force */
+	uint64_t empty_bytes; /* of tables, while it has no block */
 };
 /* Errors: -EINVAL, -ENOSPC, -EDQUOT; why says what to change. */
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes);
+
+/*
+ * A context's tables are as large as it may become, and what counts of one is what was touched. So
+ * none is smaller than this, from which on the shell's calloc gives each a mapping of its own: in
+ * a shared one it would write zeros all over what was somebody's before.
+ */
+#define CORE_TABLE_BYTES (256u << 10)
 
 /* Mapped by the shell, zero-filled; the core's until core_context_gone says so. */
 struct core_context_memory {
 	void *index;
 	void *mem[ABI_MEM_TIERS];
 	uint32_t at; /* 1 + the index that its id is to have (handover), 0 = any */
+	const void *former;    /* a former daemon's index, until core_handover_take; NULL = none */
+	uint64_t former_slots; /* ... of which so many were used */
 };
 
 /*

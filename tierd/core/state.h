@@ -38,6 +38,7 @@
 #include "tierd/core/book/retain.h"
 #include "tierd/core/unit/space.h"
 #include "tierd/core/unit/store.h"
+#include "tierd/core/unit/table_new.h"
 #include "tierd/core/unit/tenants.h"
 #include "tierd/core/log/writeback.h"
 

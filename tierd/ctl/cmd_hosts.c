@@ -152,6 +152,9 @@ static int show(const json_t *answer, uint32_t terminal)
 	if (etcd && *etcd)
 		printf("; fleet %s in etcd %s, heard %s ago", ctl_text(a, answer, "fleet"), etcd,
 		       ctl_ns(b, answer, "etcd_age_ns"));
+	if (json_is_true(json_at(answer, "full")))
+		printf("\nthe fleet has 65 hosts without this one, and no room for it:"
+		       " tierd-net --fleet ANOTHER");
 	printf("\nshared:");
 	for (size_t i = 0; i < json_array_size(contexts); i++)
 		printf(" %s (epoch %s%s)", ctl_text(a, json_array_get(contexts, i), "name"),

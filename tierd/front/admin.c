@@ -107,6 +107,9 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 		       "the context uses";
 	if (kind == OBS_DEED_POLICY && rc == -EBUSY)
 		return "blocks still go over to the policy that was set before; ask again";
+	if (kind == OBS_DEED_POLICY && (rc == -ENOSPC || rc == -EDQUOT))
+		return "there is no room for both policies' tables until its blocks have gone over "
+		       "(index.size; a user's contexts have three quarters of it)";
 	if (kind == OBS_DEED_DRIVE && rc == -EINVAL)
 		return "that is the store's first drive: it has the catalog and stays; to replace "
 		       "it, copy all of it while no daemon runs";

@@ -231,7 +231,8 @@ static void gone(struct front *f, struct turn *t, struct connection *s, int erro
 	s->state = CONNECTION_GONE;
 	grant_settle(s); /* one that never asked for anything is to see this, too */
 	atomic_store_relaxed_u64(&s->header->connection_error, (uint64_t)-(int64_t)error);
-	atomic_store_release_u32(&s->header->closed, 1);
+	atomic_store_release_u32(&s->header->closed,
+				 f->handing ? ABI_CLOSED_HANDOVER : ABI_CLOSED);
 	ring_unwatch(f, s);
 	list_remove(&s->posted_link);
 	s->owes_wake = s->must_wake = false;
@@ -396,13 +397,31 @@ void front_close(struct front *f)
 	free(f);
 }
 
+static void empty_lobby(struct front *f)
+{
+	for (uint32_t i = f->config.clients_max; i < f->slots; i++)
+		if (f->connection[i].state == CONNECTION_GREETING)
+			connection_free(f, &f->connection[i]);
+}
+
 void front_unlisten(struct front *f)
 {
 	f->closing = true;
 	listen_stop(f);
-	for (uint32_t i = 0; i < f->slots; i++)
-		if (f->connection[i].state == CONNECTION_GREETING)
-			connection_free(f, &f->connection[i]);
+	empty_lobby(f);
+}
+
+bool front_answered(const struct front *f)
+{
+	if (f->greeting)
+		return false;
+	for (uint32_t i = 0; i < f->config.clients_max; i++) {
+		const struct connection *s = &f->connection[i];
+
+		if (s->state == CONNECTION_OPEN && (s->in_flight || s->asking || s->text))
+			return false;
+	}
+	return true;
 }
 
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why)
@@ -418,6 +437,7 @@ void front_end(struct front *f, struct turn *t, uint32_t client, int error, cons
 
 void front_end_all(struct front *f, struct turn *t, int error)
 {
+	empty_lobby(f); /* one that came later would not see the end */
 	for (uint32_t i = 0; i < f->config.clients_max; i++)
 		if (f->connection[i].state == CONNECTION_OPEN)
 			gone(f, t, &f->connection[i], error);

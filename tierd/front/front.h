@@ -82,8 +82,13 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES]);
 
 /* Take no new clients, no new requests and no new questions: the daemon ends. */
 void front_unlisten(struct front *f);
-/* The same, but who connects queues up for the next daemon: its descriptor, the caller's. */
+/*
+ * The same, but who connects queues up for the next daemon: its descriptor, the caller's. Who was
+ * accepted before is welcomed until front_end_all, and learns by its region that another one comes.
+ */
 int front_leave_socket(struct front *f);
+/* No request and no question that was taken waits for its answer, nobody for a welcome. */
+bool front_answered(const struct front *f);
 
 /* Readable when front_events has something to do. Never read or closed by others. */
 int front_fd(const struct front *f);
@@ -119,6 +124,9 @@ void front_wake(struct front *f, uint32_t client);
 
 /* Wake those who wait for completions posted since the last call. */
 void front_flush(struct front *f);
+
+/* Was one of these, since the last call, asleep on the processor that woke it? */
+bool front_woke_here(struct front *f);
 
 /* CORE_AC_REPLY. False = the token is not of the front. */
 bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, uint64_t value);

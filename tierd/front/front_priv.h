@@ -127,7 +127,9 @@ struct front {
 	int epoll;
 	int listener;      /* -1 = not listening */
 	char bound[108];   /* path to unlink */
-	bool closing;      /* front_unlisten was called */
+	bool closing;      /* front_unlisten or front_leave_socket was called */
+	bool handing;      /* front_leave_socket was: another daemon comes */
+	bool woke_here;    /* front_woke_here will say so */
 	bool peer_pidfd;
 	struct connection *connection; /* [clients_max] */
 	uint32_t slots; /* clients_max + FRONT_LOBBY */

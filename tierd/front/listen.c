@@ -97,9 +97,9 @@ int front_leave_socket(struct front *f)
 	int fd = f->listener;
 
 	f->bound[0] = '\0';
+	f->closing = f->handing = true;
 	watch_remove(f, fd);
 	f->listener = -1;
-	front_unlisten(f);
 	return fd;
 }
 

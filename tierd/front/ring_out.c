@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -140,21 +141,24 @@ void front_wake(struct front *f, uint32_t client)
 void front_flush(struct front *f)
 {
 	int fd[SIGNAL_BATCH];
-	uint32_t count = 0;
+	uint32_t count = 0, here;
 
 	slab_tick(f);
 	if (list_empty(&f->posted))
 		return;
 	/* Our cq_tail before the look at cq_wait; the client does the reverse. */
 	full_fence();
+	here = (uint32_t)sched_getcpu() + 1;
 	list_each(at, &f->posted) {
 		struct connection *s = list_entry(at, struct connection, posted_link);
+		uint32_t waits = atomic_load_relaxed_u32(&s->header->cq_wait);
 		bool must = s->must_wake;
 
 		list_remove(at);
 		s->owes_wake = s->must_wake = false;
-		if (!must && atomic_load_relaxed_u32(&s->header->cq_wait) == 0)
+		if (!must && waits == 0)
 			continue;
+		f->woke_here |= waits && waits == here;
 		fd[count++] = s->event;
 		if (count == SIGNAL_BATCH) {
 			ring_out_signal(f, fd, count);
@@ -163,6 +167,14 @@ void front_flush(struct front *f)
 	}
 	if (count)
 		ring_out_signal(f, fd, count);
+}
+
+bool front_woke_here(struct front *f)
+{
+	bool here = f->woke_here;
+
+	f->woke_here = false;
+	return here;
 }
 
 void front_describe(const struct front *f, struct obs *o)

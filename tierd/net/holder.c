@@ -34,7 +34,7 @@ struct holder {
 	struct node *n;
 	struct conn *c;
 	int place; /* the peer's */
-	tier_reader *reader;
+	tier_reader *reader; /* while there is a grant */
 	struct grant grant[NET_GRANTS_MAX]; /* in the order in which they were asked for */
 	struct {
 		struct net_pages m;
@@ -125,12 +125,20 @@ static int answer_find(struct holder *h, const struct net_find *m)
 
 static void grant_end(struct holder *h, struct grant *g)
 {
+	bool others = false;
+
 	tier_stream_close(g->stream);
 	free(g->block);
 	free(g->key);
 	if (g->share)
 		share_put(h->n, g->share);
 	*g = (struct grant){ 0 };
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		others |= h->grant[i].serve.state != SERVE_FREE;
+	if (!others) {
+		tier_reader_close(h->reader);
+		h->reader = NULL;
+	}
 }
 
 /* Bring what is not in memory, from a layer on. */
@@ -159,6 +167,9 @@ static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *
 	g->blocks = match(h, g->share, m + 1, m->count, &cold);
 	if (!g->blocks)
 		return -ENODATA;
+	rc = h->reader ? 0 : tier_reader_open(h->n->t, &h->reader);
+	if (rc)
+		return rc == -EAGAIN ? -EBUSY : rc;
 	g->block = calloc(g->blocks, sizeof(*g->block));
 	g->key = calloc(g->blocks, sizeof(*g->key));
 	if (!g->block || !g->key)
@@ -342,7 +353,7 @@ static struct grant *sending(struct holder *h)
 
 static void serve(struct holder *h)
 {
-	int rc = tier_reader_open(h->n->t, &h->reader);
+	int rc = 0;
 
 	while (rc == 0 && !node_stopped(h->n, 0)) {
 		struct grant *g = sending(h);
@@ -357,7 +368,6 @@ static void serve(struct holder *h)
 	}
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		grant_end(h, &h->grant[i]);
-	tier_reader_close(h->reader);
 	if (rc && rc != -ENOTCONN && rc != -ETIMEDOUT && rc != -ECANCELED)
 		log_warn(&h->n->log, "a peer's connection ends", h->c->peer,
 			 "are all hosts of one version?", "errno=%d", -rc);

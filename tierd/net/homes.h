@@ -10,7 +10,8 @@
  *     elsewhere, that block is told of like an anchor.
  * K2  A member that is gone moves its own anchors, a new one gets its own: nobody else's move.
  * K3  A home keeps HOMES_HOLDERS of an anchor, the newest, each for HOMES_LIFE_S after its last
- *     word. About itself alone a host is believed.
+ *     word. Where it has no room for all, anchors with many lose theirs to those with none. About
+ *     itself alone a host is believed.
  * K4  A tag has the epoch in it: what is of an old one is found by nobody.
  */
 #ifndef TIERD_NET_HOMES_H

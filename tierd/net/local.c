@@ -180,6 +180,7 @@ static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 static json_t *describe(struct node *n, const struct ucred *who)
 {
 	uint64_t seen;
+	bool full;
 	json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", n->config.name, "listen",
 			      n->config.listen, "fleet", n->config.fleet, "etcd", n->config.etcd,
 			      "tls", n->self.tls != NULL);
@@ -187,11 +188,13 @@ static json_t *describe(struct node *n, const struct ucred *who)
 	{
 		LOCK_SCOPE(&n->peers_lock);
 		seen = n->etcd_seen_ns;
+		full = n->full;
 	}
 	json_object_set_new(d, "incarnation",
 			    json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
 	json_object_set_new(d, "etcd_age_ns",
 			    seen ? json_integer((json_int_t)(time_now_ns() - seen)) : json_null());
+	json_object_set_new(d, "full", json_boolean(full));
 	json_object_set_new(d, "contexts", share_list(n, who));
 	json_object_set_new(d, "homes", home_list(n));
 	json_object_set_new(d, "peers", members_list(n));

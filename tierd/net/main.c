@@ -112,7 +112,8 @@ static int add_peer(const char *text)
 	LOCK_SCOPE(&node.peers_lock);
 	p = peers_add(&node.peers, name, equals + 1);
 	if (!p)
-		return wrong("too many peers at ", name);
+		return wrong("a fleet is 65 hosts, others share in another; too many with ",
+			     name);
 	p->fixed = true;
 	return 0;
 }
@@ -246,7 +247,7 @@ static int connect_tierd(tier **out, uint64_t staging_bytes, uint32_t readers)
 static int start_tier(void)
 {
 	pthread_condattr_t attr;
-	int rc = connect_tierd(&node.t, 1 << 20, NODE_THREADS_MAX);
+	int rc = connect_tierd(&node.t, 1 << 20, NODE_SENDING_MAX);
 
 	for (uint32_t i = 0; rc == 0 && i < node.config.pullers; i++)
 		rc = connect_tierd(&node.puller[i].t, node.config.staging_bytes, 1);
@@ -333,7 +334,7 @@ static struct visitor *visitor_of(int fd, bool local)
 /* Nobody who is not trusted keeps all others out: not one user, nor one host without a name. */
 static bool enter(struct visitor *v)
 {
-	uint32_t all = 0, same = 0;
+	uint32_t all = 0, same = 0, most = v->local ? NODE_LOCAL_MAX : NODE_REMOTE_MAX;
 
 	LOCK_SCOPE(&node.pool);
 	for (const struct visitor *o = node.visitors; o; o = o->next) {
@@ -343,7 +344,7 @@ static bool enter(struct visitor *v)
 		same += !o->known && o->who.uid == v->who.uid &&
 			memcmp(o->from, v->from, sizeof(v->from)) == 0;
 	}
-	if (all >= NODE_THREADS_MAX || (!v->known && same >= NODE_SAME_MAX))
+	if (all >= most || (!v->known && same >= NODE_SAME_MAX))
 		return false;
 	v->next = node.visitors;
 	node.visitors = v;

@@ -181,9 +181,40 @@ static void judge_own(const struct node *n, const json_t *one, const struct peer
 		     strcmp(p->address, n->config.advertise) == 0;
 }
 
+/*
+ * Each host knows PEERS_MAX others, so all of so many and itself know each other. One more would be
+ * known to some: it stays outside, and knows nobody.
+ */
+static int know_members(struct node *n, const json_t *list, const json_t *names, bool within)
+{
+	uint32_t count = (uint32_t)json_object_size(names);
+	bool full = count > PEERS_MAX;
+
+	LOCK_SCOPE(&n->peers_lock);
+	if (full && count != n->members)
+		log_error(&n->log, within ? "hosts of the fleet do not know each other" :
+					    "the fleet has no room for this host", n->config.fleet,
+			  "a fleet is 65 hosts; give others another --fleet", "others=%u", count);
+	n->etcd_seen_ns = time_now_ns();
+	n->members = count;
+	n->full = full && !within;
+	if (n->full)
+		return -EAGAIN;
+	forget_absent(n, names);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		struct peer p;
+
+		if (read_member(json_at(json_array_get(list, i), "value"), &p) &&
+		    json_object_get(names, p.name))
+			peers_member(&n->peers, &p, time_now_ns());
+	}
+	return 0;
+}
+
 int etcd_members(struct etcd *e, struct node *n, struct agree_answer *out)
 {
 	json_t *list = etcd_range(e, "member/"), *names = json_object();
+	int rc = -EAGAIN;
 
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *one = json_array_get(list, i);
@@ -191,22 +222,16 @@ int etcd_members(struct etcd *e, struct node *n, struct agree_answer *out)
 
 		if (!read_member(json_at(one, "value"), &p))
 			continue;
-		if (strcmp(p.name, n->config.name) == 0) {
+		if (strcmp(p.name, n->config.name) == 0)
 			judge_own(n, one, &p, out);
-			continue;
-		}
-		json_object_set_new(names, p.name, json_true());
-		LOCK_SCOPE(&n->peers_lock);
-		peers_member(&n->peers, &p, time_now_ns());
+		else
+			json_object_set_new(names, p.name, json_true());
 	}
-	if (list) {
-		LOCK_SCOPE(&n->peers_lock);
-		forget_absent(n, names);
-		n->etcd_seen_ns = time_now_ns();
-	}
+	if (list)
+		rc = know_members(n, list, names, out->mod != 0);
 	json_decref(names);
 	json_decref(list);
-	return list ? 0 : -EAGAIN;
+	return rc;
 }
 
 int etcd_enter(struct etcd *e, const struct node *n, int64_t *mod)
@@ -261,9 +286,13 @@ bool node_stopped(const struct node *n, uint64_t wait_ns)
 /* Once in a fifth of a lease: agree.h. */
 static void turn(struct etcd *e, struct node *n, bool *away)
 {
-	bool here = epochs_turn(e, n);
+	bool here = epochs_turn(e, n), full;
 
-	if (here == *away)
+	{
+		LOCK_SCOPE(&n->peers_lock);
+		full = n->full;
+	}
+	if (here == *away && !full) /* it was said why */
 		log_event(&n->log, here ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
 			  here ? "etcd answers again" : "etcd does not answer", n->config.etcd,
 			  here ? NULL : "the members known go on", "");

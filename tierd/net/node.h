@@ -33,8 +33,10 @@
 #define NODE_SHARES_MAX AGREE_SHARES_MAX
 #define NODE_PULLERS_MAX 8u
 #define NODE_POOLED_MAX 4u /* idle connections to a peer */
-#define NODE_THREADS_MAX 64u /* of each kind of connection */
-#define NODE_SAME_MAX 32u    /* of them for one user, or one address before its HELLO */
+#define NODE_LOCAL_MAX 64u /* connections of engines that are served, a thread each */
+#define NODE_REMOTE_MAX (PEERS_MAX * NODE_POOLED_MAX) /* of hosts: all that they may keep */
+#define NODE_SENDING_MAX 64u /* of these have a grant, and a reader of tierd's */
+#define NODE_SAME_MAX 32u    /* connections of one user, or one address before its HELLO */
 #define NODE_PATH_BYTES 256u
 #define EPOCH_MAX UINT32_MAX /* tierd takes none beyond */
 
@@ -91,6 +93,8 @@ struct node {
 	struct lock peers_lock;
 	struct peers peers GUARDED_BY(peers_lock);
 	uint64_t etcd_seen_ns GUARDED_BY(peers_lock); /* when it last answered; 0 = never */
+	uint32_t members GUARDED_BY(peers_lock);      /* others that etcd has */
+	bool full GUARDED_BY(peers_lock);             /* these are so many that we are none */
 	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
 
 	struct lock pool;

@@ -2,7 +2,7 @@
 /*
  * Homes of anchors; see homes.h. A tag may lie in HOMES_WINDOW slots from where its hash says, one
  * slot a holder: all of them are looked at, so nothing is left behind by what is taken away, and a
- * table that is too small forgets what was told longest ago.
+ * table that is too small forgets holders of what has most, and then what was told longest ago.
  */
 #include <string.h>
 
@@ -59,13 +59,43 @@ static struct homes_slot *window(const struct homes *h, uint64_t tag)
 	return &h->slot[tag & (h->room - 1)];
 }
 
-/* The one told longest ago, of a tag (0: of any); NULL: there is none. */
+static uint32_t holders_of(const struct homes_slot *w, uint64_t tag)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < HOMES_WINDOW; i++)
+		n += w[i].tag == tag;
+	return n;
+}
+
+/*
+ * Whose slot goes where all are taken: of the tag with the most holders, the one told longest ago.
+ * A tag that many hosts hold does not take the only holder of another one away.
+ */
+static struct homes_slot *spare(struct homes_slot *w, uint64_t tag)
+{
+	struct homes_slot *out = NULL;
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < HOMES_WINDOW; i++) {
+		/* With the one that comes. */
+		uint32_t n = holders_of(w, w[i].tag) + (w[i].tag == tag);
+
+		if (n < most || (n == most && w[i].told_s >= out->told_s))
+			continue;
+		most = n;
+		out = &w[i];
+	}
+	return out;
+}
+
+/* The one of a tag that was told longest ago. */
 static struct homes_slot *oldest(struct homes_slot *w, uint64_t tag)
 {
 	struct homes_slot *old = NULL;
 
 	for (uint32_t i = 0; i < HOMES_WINDOW; i++)
-		if ((!tag || w[i].tag == tag) && (!old || w[i].told_s < old->told_s))
+		if (w[i].tag == tag && (!old || w[i].told_s < old->told_s))
 			old = &w[i];
 	return old;
 }
@@ -87,7 +117,7 @@ void homes_hold(struct homes *h, uint64_t tag, uint32_t host, uint32_t now_s)
 	if (holders >= HOMES_HOLDERS)
 		take = oldest(w, tag);
 	else if (!take)
-		take = oldest(w, 0);
+		take = spare(w, tag);
 	*take = (struct homes_slot){ .tag = tag, .host = host, .told_s = now_s };
 }
 

@@ -248,6 +248,7 @@ void obs_scrape_take(const struct obs *o, uint64_t now_ns, struct obs_scrape *ou
 	out->now_ns = now_ns;
 	out->turns = o->turns;
 	out->sleeps = o->sleeps;
+	out->gave_way = o->gave_way;
 	out->turn_ns_most = o->turn_ns_most;
 	out->holes_filled = o->holes_filled;
 	out->memory_foreign = o->memory_foreign;
@@ -285,6 +286,8 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	       s->now_ns - o->started_ns);
 	single(w, "loop_turns", &counter, "turns of the daemon's loop", s->turns);
 	single(w, "loop_sleeps", &counter, "of these, ended in a sleep", s->sleeps);
+	single(w, "loop_gave_way", &counter,
+	       "gave way to a client on the loop's processor", s->gave_way);
 	single(w, "loop_turn_longest", &longest, "time that the longest of these took",
 	       s->turn_ns_most);
 	single(w, "event_longest", &longest, "time that the core's longest event took",

@@ -21,7 +21,7 @@ struct obs_scrape_context {
 };
 
 struct obs_scrape {
-	uint64_t now_ns, turns, sleeps, turn_ns_most, holes_filled;
+	uint64_t now_ns, turns, sleeps, gave_way, turn_ns_most, holes_filled;
 	uint64_t memory_foreign, memory_lost, event_ns_most;
 	struct core_metrics metrics;
 	struct core_stats stats;

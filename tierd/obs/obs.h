@@ -105,6 +105,7 @@ struct obs {
 	const uint64_t *cold_bytes; /* ... and how many there are */
 	uint64_t fixed_bytes; /* of memory, beside the tiers, before there is a context or client */
 	uint64_t turns, sleeps;
+	uint64_t gave_way; /* turns that ended in a short sleep for a client's sake */
 	uint64_t turn_ns_most; /* the longest, without its sleep */
 	uint64_t event_ns_most; /* the longest event of the core */
 	/* Recount with the host; tells each disagreement, returns how many. */

@@ -319,11 +319,12 @@ json_t *obs_stat(const struct obs_args *a)
 
 	for (uint32_t i = 0; i < o->latencies; i++)
 		json_array_append_new(list, latency(&o->latency[i]));
-	return json_pack("{s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "now_ns",
+	return json_pack("{s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "now_ns",
 			 obs_number(a->question->now_ns), "metrics",
 			 metrics(core_metrics(o->core)), "latency", list, "loop", "turns",
 			 obs_number(o->turns), "sleeps", obs_number(o->sleeps), "longest_ns",
-			 obs_number(o->turn_ns_most), "event_longest_ns",
+			 obs_number(o->turn_ns_most), "gave_way", obs_number(o->gave_way),
+			 "event_longest_ns",
 			 obs_number(o->event_ns_most), "holes_filled",
 			 obs_number(o->holes_filled), "memory_foreign",
 			 obs_number(o->memory_foreign), "memory_lost",

@@ -4,8 +4,9 @@
                            [--topic TEXT] [--integer-hashes] [--socket PATH]
 
 What a router that reads vLLM's KV events sees: messages of three parts (topic, number, batch), the
-numbers without a gap from 0 on. A batch is vLLM's KVEventBatch: BlockStored, BlockRemoved and
-AllBlocksCleared, as vllm.distributed.kv_events has them.
+numbers without a gap, and larger at each start of this process: who was there before sees a gap. A
+batch is vLLM's KVEventBatch: BlockStored, BlockRemoved and AllBlocksCleared, as
+vllm.distributed.kv_events has them.
 
 - A block's hash is its key in tier, 32 bytes; --integer-hashes: its last 8 as a number, as vLLM
   makes them. Token ids are not known here and are left empty: route by hashes.
@@ -31,9 +32,12 @@ import msgspec
 import tier
 import zmq
 
-EVENTS = 256  # of one look
-WAIT_NS = 50_000_000
+EVENTS = 256  # of one call
+LOOK_MS, BUSY_MS = 30, 1  # between two looks, where the last one found few events, or many
+MANY, MOST = 64, 4096  # of a look; the ring has 1,024
+CHECK_LOOKS = 20  # then the daemon is looked for, which may have come anew
 RETRY_S = 0.2
+PER_S_BITS = 16  # more messages than that in a second, for as long as it runs, are never sent
 END = (-1).to_bytes(8, "big", signed=True)
 MEDIUM = {tier.lib.TIER_HBM: "GPU", tier.lib.TIER_CXL: "CPU", tier.lib.TIER_NVME: "STORAGE"}
 NO_KEY = bytes(32)
@@ -52,7 +56,7 @@ class Publisher:
         self.replay = context.socket(zmq.ROUTER)
         self.replay.setsockopt(zmq.SNDHWM, 2 * options.kept)
         self.replay.bind(options.replay)
-        self.number = 0
+        self.number = int(time.time()) << PER_S_BITS
         self.kept = collections.deque(maxlen=options.kept)
         self.blocks = {}  # by key: (parent, medium)
         self.block_tokens = 0
@@ -105,9 +109,10 @@ class Publisher:
                    for key, (parent, medium) in self.blocks.items()]
         return msgspec.msgpack.encode([time.time(), events])
 
-    def answer(self):
-        """Requests of the replay socket that are there."""
-        while self.replay.poll(0):
+    def answer(self, wait_ms):
+        """Requests of the replay socket; the first one is waited for."""
+        while self.replay.poll(wait_ms):
+            wait_ms = 0
             who, *rest = self.replay.recv_multipart()
             if len(rest) != 2 or rest[0] or len(rest[1]) != 8:
                 continue  # not a request
@@ -130,6 +135,20 @@ def events_of(call, handle, buffer, *rest):
     return [buffer[i] for i in range(tier.check(n, "events"))]
 
 
+def look(publisher, handle, buffer):
+    """What has come, as one message; how many events, or None: some were lost."""
+    told, count, found = [], 0, True
+    while found and count < MOST:
+        found = events_of(tier.lib.tier_events_read, handle, buffer, 0)
+        count += len(found or [])
+        for event in found or []:
+            told += publisher.take(event)
+    if found is None:
+        return None
+    publisher.send(told)
+    return count
+
+
 def begin(publisher, handle, buffer):
     """All that is there, to subscribers that know nothing. False: try again later."""
     events = [CLEARED]
@@ -145,18 +164,19 @@ def follow(publisher, context):
     out = tier.ffi.new("tier_events **")
     tier.check(tier.lib.tier_events_open(context.handle, out), "events")
     handle, buffer = out[0], tier.ffi.new("struct tier_event[]", EVENTS)
-    known = False
+    known, looks, count = False, 0, 0
     try:
         while True:
-            publisher.answer()
+            publisher.answer(BUSY_MS if count > MANY else LOOK_MS)
+            looks += 1
+            if not known or looks % CHECK_LOOKS == 0:
+                tier.lib.tier_check(context.tier.handle)
             if not known:
-                tier.lib.tier_check(context.tier.handle)  # attach to a daemon that came anew
                 known = begin(publisher, handle, buffer)
                 if not known:
                     time.sleep(RETRY_S)
                 continue
-            found = events_of(tier.lib.tier_events_read, handle, buffer, WAIT_NS)
-            known = found is not None
-            publisher.send([told for event in found or [] for told in publisher.take(event)])
+            count = look(publisher, handle, buffer)
+            known, count = count is not None, count or 0
     finally:
         tier.lib.tier_events_close(handle)

@@ -114,6 +114,8 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 		fleet_after(f, 250 * MS, EV_LOOKS, h);
 		break;
 	case EV_PULL:
+		if (f->still)
+			break;
 		if (fleet_chance(f, 300000))
 			homes_find_some(f, h);
 		else
@@ -249,6 +251,8 @@ int fleet_run(const uint64_t *moves, uint32_t n, const struct faults *faults, bo
 	run_until(f, at + SECOND);
 	judge_end(f);
 	run_until(f, f->now_ns + 24 * LEASE_NS);
+	f->still = true;
+	run_until(f, f->now_ns + LEASE_NS);
 	judge_end(f);
 	failed = r->failure[0] ? -1 : 0;
 	end(f);

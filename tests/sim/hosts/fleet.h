@@ -17,8 +17,8 @@
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
- *  found, and the home of each anchor names who holds it (K1). Until then homes lie at times: that
- *  costs misses (R2), and R1 holds.
+ *  found, and the home of each anchor names who holds it (K1), or had no room for all and names
+ *  others (K3). Until then homes lie at times: that costs misses (R2), and R1 holds.
  */
 #ifndef TESTS_SIM_HOSTS_FLEET_H
 #define TESTS_SIM_HOSTS_FLEET_H
@@ -133,6 +133,7 @@ struct host {
 	struct job job[JOBS + HOSTS_MAX], tells[HOSTS_MAX], finds;
 	struct homes homes;
 	struct homes_slot slot[HOME_ROOM + HOMES_WINDOW];
+	bool forgot; /* as a home: a holder, where there was no room */
 	struct homes_view view;
 	bool told[CONTEXTS][KEYS];
 	uint64_t told_epoch[CONTEXTS];
@@ -195,6 +196,7 @@ struct fleet {
 	uint64_t raised; /* epochs of one host alone */
 	uint64_t random, now_ns, orders, calls, lives, made, slots;
 	bool quiet; /* no faults any more */
+	bool still; /* nothing new is asked for, so that all can have been told */
 	bool trace;
 	uint32_t hosts;
 	struct host host[HOSTS_MAX];

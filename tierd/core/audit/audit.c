@@ -399,15 +399,37 @@ static void audit_context(struct audit *a, const struct context *x)
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
+/* A sum that the limit does not allow, unless a start brought so much back. */
+static void audit_limit(struct audit *a, uint64_t bytes, uint64_t most, uint64_t brought)
+{
+	if (a->c->config.table_bytes && bytes > most && bytes > brought)
+		audit_tell(a, "host: tables may come to %llu bytes, the limit is %llu",
+			   (unsigned long long)bytes, (unsigned long long)most);
+}
+
+static void audit_tables_sums(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t tables = 0, users = 0, most = c->config.table_bytes;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		tables += c->context[i] ? c->context[i]->table_bytes : 0;
+	for (uint32_t i = 0; i < c->tables.users_high; i++) {
+		users += c->tables.user[i].bytes;
+		audit_limit(a, c->tables.user[i].bytes, most / 4 * 3, c->tables.user[i].brought);
+	}
+	audit_limit(a, c->tables.bytes, most, c->tables.brought);
+	audit_compare(a, "host", "bytes of tables", tables, c->tables.bytes);
+	audit_compare(a, "host", "bytes of users' tables", users, c->tables.bytes);
+}
+
 static void audit_host(struct audit *a)
 {
 	const struct core *c = a->c;
 	uint64_t contexts = 0, punching = 0, requests = 0, reservations = 0;
-	uint64_t tables = 0, users = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		contexts += c->context[i] != NULL;
-		tables += c->context[i] ? c->context[i]->table_bytes : 0;
 		punching += c->context[i] ? c->context[i]->punching : 0;
 	}
 	for (uint32_t i = 0; i < c->requests.high; i++)
@@ -417,10 +439,7 @@ static void audit_host(struct audit *a)
 	audit_compare(a, "host", "bytes that reservations may come to", a->reserved_most,
 		      c->reserve.most_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reserve.count);
-	for (uint32_t i = 0; i < c->tables.users_high; i++)
-		users += c->tables.user[i].bytes;
-	audit_compare(a, "host", "bytes of tables", tables, c->tables.bytes);
-	audit_compare(a, "host", "bytes of users' tables", users, c->tables.bytes);
+	audit_tables_sums(a);
 	audit_compare(a, "host", "contexts", contexts, c->contexts);
 	audit_compare(a, "host", "ranges being punched", punching,
 		      c->evict.punching[ABI_TIER_HBM] + c->evict.punching[ABI_TIER_CXL]);

@@ -184,6 +184,17 @@ static void audit_descs(struct audit *a, const struct context *x)
 	audit_compare(a, audit_whose(a, x), "groups that are announced", begun, x->begun);
 }
 
+/* What was touched, and what may come to be, is charged. */
+static void audit_charge(struct audit *a, const struct context *x)
+{
+	uint64_t touched = tables_of(x), most = tables_most(x);
+
+	if (touched > most || most > x->table_bytes)
+		audit_tell(a, "context %s: its tables have %llu bytes, may come to %llu, and are "
+			   "charged %llu", x->spec.name, (unsigned long long)touched,
+			   (unsigned long long)most, (unsigned long long)x->table_bytes);
+}
+
 void audit_tables(struct audit *a, const struct context *x)
 {
 	uint8_t *seen = calloc(x->uses.high + (size_t)1, sizeof(*seen));
@@ -195,6 +206,7 @@ void audit_tables(struct audit *a, const struct context *x)
 		audit_prefixes(a, x);
 		audit_index(a, x);
 		audit_descs(a, x);
+		audit_charge(a, x);
 	} else {
 		audit_tell(a, "out of memory for the recount");
 	}

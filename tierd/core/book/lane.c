@@ -6,6 +6,8 @@
 
 #include "tierd/core/state.h"
 
+#define LANE_PIECES 4u /* arrays of an instance: of each a page is touched that ends elsewhere */
+
 /* What its instance is made for. */
 static struct policy_size lane_size(const struct lanes *l, uint32_t tier, uint32_t lane)
 {
@@ -24,7 +26,7 @@ int lanes_open(struct lanes *l, const struct policy_ops *policy,
 		for (uint32_t lane = 0; size[tier].blocks_max && lane < LANES; lane++) {
 			struct policy_size its = lane_size(l, tier, lane);
 
-			l->memory[tier][lane] = calloc(1, policy->state_bytes(&its));
+			l->memory[tier][lane] = table_new(1, policy->state_bytes(&its));
 			if (!l->memory[tier][lane])
 				return -ENOMEM;
 		}
@@ -52,6 +54,27 @@ uint64_t lanes_bytes(const struct lanes *l, uint64_t slots)
 	return bytes;
 }
 
+/* Made for so many slots, with places apart from them: no less than it can have touched by then. */
+static uint64_t most_of(const struct lanes *l, uint32_t tier, uint64_t slots)
+{
+	struct policy_size size = l->size[tier];
+
+	size.sparse = true;
+	size.blocks_max = slots;
+	size.most = size.most < slots ? size.most : slots;
+	return l->policy->state_bytes(&size) + LANE_PIECES * ABI_PAGE_ALIGN;
+}
+
+uint64_t lanes_most(const struct lanes *l, uint64_t slots)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t tier = 0; l->named && tier < ABI_MEM_TIERS; tier++)
+		if (l->size[tier].blocks_max)
+			bytes += most_of(l, tier, slots);
+	return bytes * (uint32_t)__builtin_popcount(l->named);
+}
+
 uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner)
 {
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS && account == LEDGER_NONE; tier++)
@@ -65,6 +88,7 @@ void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane)
 	struct policy_size size = lane_size(l, tier, lane);
 
 	assert(l->memory[tier][lane] && !l->state[tier][lane]);
+	assert(l->named >> lane & 1); /* it is charged */
 	l->begun[tier]++;
 	l->state[tier][lane] = l->memory[tier][lane];
 	l->policy->init(l->state[tier][lane], &size);

@@ -29,6 +29,7 @@ struct lanes {
 	void *memory[ABI_MEM_TIERS][LANES];
 	void *state[ABI_MEM_TIERS][LANES]; /* the same from then on; NULL before */
 	uint32_t begun[ABI_MEM_TIERS];     /* that are not NULL */
+	uint8_t named; /* a bit a lane: some block was ever in it, so it is charged in all tiers */
 	/* evict.c: where walks for a rank go on, 1 + slot, and since when. */
 	uint32_t cursor[ABI_MEM_TIERS][RANKS_SOUGHT][LANES];
 	uint64_t since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];
@@ -42,13 +43,19 @@ void lanes_close(struct lanes *l);
 /* Bytes that were touched so far, at most, when the context has used so many slots. */
 uint64_t lanes_bytes(const struct lanes *l, uint64_t slots);
 
+/*
+ * What those that are named may come to with so many slots, in all tiers: what the policy says of
+ * that many sparse ones is no less than what it touches.
+ */
+uint64_t lanes_most(const struct lanes *l, uint64_t slots);
+
 struct core;
 struct context;
 
 /* Of the blocks that an account of salts and one of clients pay for from now on. */
 uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner);
 
-/* A lane's first block is about to be inserted: the instance's state. */
+/* A lane's first block is about to be inserted: the instance's state. The lane is named. */
 void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane);
 
 /* The lanes that ever had a block in a tier, and by how much their tenants are over. */

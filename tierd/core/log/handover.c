@@ -169,6 +169,7 @@ uint64_t core_handover_leave(struct core *c, uint32_t id, void *memory)
 			.bytes = pen.bytes,
 			.mem_bytes = x->plan.mem_bytes[CXL],
 			.slab_bytes = space_slab_bytes(x->space[CXL]),
+			.slots = x->ix.slots_used,
 			.spec = x->spec,
 		};
 	return pen.bytes;
@@ -239,6 +240,7 @@ static uint32_t block_make(struct core *c, struct context *x, const struct hando
 	}
 	x->blocks++;
 	quota_name(c, x, slot, b->salt, LEDGER_NONE);
+	tables_lane(x, block_lane(x, slot));
 	x->meta[slot].flags = b->flags & HANDOVER_DURABLE ? BLOCK_DURABLE : 0;
 	if (disk_keep_lapses(b->keep))
 		retain_say(c, x, slot, disk_keep_priority(b->keep),
@@ -349,7 +351,9 @@ int core_handover_take(struct core *c, uint32_t id, const struct handover_contex
 		err = place_leave(c, x, (const void *)b, list->places);
 	for (uint64_t i = 0; i < list->blocks && !err; i++, first = block_next(list, first))
 		block_settle(c, x, first);
-	tables_count(c, x);
+	former_close(x->left, &x->ix);
+	x->left = NULL;
+	tables_come_back(c, x);
 	out->bytes += x->space[CXL] ? space_held(x->space[CXL]) : 0;
 	return err;
 }

@@ -199,6 +199,7 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	b->depth = v->head->depth + i;
 	b->tier = ABI_TIER_NVME;
 	quota_name(c, x, slot, v->block[i].salt, LEDGER_NONE);
+	tables_lane(x, block_lane(x, slot));
 	m->flags = v->log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
 	/* core_recover_finish knows better of some */
 	m->settle = is_unsure(v) ? SETTLE_RECOVERED : SETTLE_NONE;
@@ -627,6 +628,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
 			heat_find(c, c->context[i]);
+			tables_come_back(c, c->context[i]);
 			c->recover.found.blocks += c->context[i]->blocks; /* each once */
 			c->recover.found.blocks_unreached += count_unreached(c->context[i]);
 			c->recover.found.bytes += c->context[i]->nvme_bytes;

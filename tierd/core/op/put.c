@@ -94,14 +94,18 @@ static bool slots_come(const struct core *c, const struct context *x)
 /* A slot for a new block, and room for what it takes of tables. */
 static uint32_t pending_slot(struct core *c, struct context *x, struct put *p, const uint8_t *key)
 {
-	uint64_t used = x->ix.slots_used;
-	uint32_t slot = block_new(c, x, key);
+	uint32_t limit = tables_slot(c, x, p->args.salt), slot;
 
-	if (slot == ABI_SLOT_NONE ||
-	    tables_begin(x, slot, p->needs, x->ix.slots_used > used, &p->room))
+	slot = limit ? ABI_SLOT_NONE : block_new(c, x, key);
+	if (slot != ABI_SLOT_NONE) {
+		quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
+		limit = tables_begin(c, x, slot, p->needs);
+	}
+	if (!limit)
 		return slot;
-	block_unnew(c, x, slot);
-	p->short_of_tables = true;
+	if (slot != ABI_SLOT_NONE)
+		block_unnew(c, x, slot);
+	p->tables_limit = (uint8_t)limit;
 	return ABI_SLOT_NONE;
 }
 
@@ -127,7 +131,6 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
-	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 	if (block_policy(x, slot, ABI_TIER_CXL))
 		block_lanes(x, slot)->policy->expect(block_policy(x, slot, ABI_TIER_CXL),
 						     ABI_SLOT_NONE, key);
@@ -286,7 +289,6 @@ static void put_reserve(struct core *c, struct request *r)
 	struct context *x = r->ctx;
 	struct put *p;
 	uint64_t aux = 0;
-	uint32_t limit;
 	int err;
 
 	err = args_check(x, r);
@@ -312,8 +314,9 @@ static void put_reserve(struct core *c, struct request *r)
 	shard_measure(x, p);
 	prompt_begin(c, p);
 	meter_charge(&c->meter, p->args.count); /* no more keys fit than are a piece */
-	p->room = tables_room(c, x, &limit);
-	p->short_of_tables = p->collides = false;
+	tables_count(c, x);
+	p->tables_limit = ABI_LIMIT_NONE;
+	p->collides = false;
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
 		index_prefetch(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	for (; p->done < p->args.count && !err; p->done += !err)
@@ -323,17 +326,16 @@ static void put_reserve(struct core *c, struct request *r)
 		put_let_free(c, p);
 	else
 		prompt_end(c, p);
-	tables_count(c, x);
 	if (err)
 		aux = 0;
-	if (err == -ENOSPC && p->short_of_tables) {
-		aux = tables_held(limit);
+	if (err == -ENOSPC && p->tables_limit) {
+		aux = tables_held(p->tables_limit);
 		c->metrics.limit_refusals++;
 	}
 	if (err == -ENOSPC && p->collides)
 		aux = (uint64_t)(1 + ABI_HELD_CHAIN) << 8 * ABI_HELD_TIER;
 	if (err != -ENOSPC || p->collides ||
-	    !(p->short_of_tables ? tables_come(c, x, r) : slots_come(c, x))) {
+	    !(p->tables_limit ? tables_come(c, x, r) : slots_come(c, x))) {
 		request_end(c, r, err, err ? 0 : p->handle, aux);
 		return;
 	}

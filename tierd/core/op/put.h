@@ -30,8 +30,7 @@ struct put {
 	uint32_t needs, whole;     /* parts that a block must have to be whole; their pages */
 	uint32_t pages;            /* of a block in this shard */
 	uint64_t block_bytes;      /* likewise */
-	uint64_t room;             /* while reserving: bytes left to its context's tables, */
-	bool short_of_tables;      /* ... and that they were too few, */
+	uint8_t tables_limit;      /* while reserving: whose limit tables have met (ABI_LIMIT_*), */
 	bool collides;             /* ... or that its chain in the index is full */
 	const uint8_t *keys;       /* while reserving: in the request's arguments */
 	struct abi_block_ref *ref; /* args.count of them */

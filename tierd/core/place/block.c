@@ -21,7 +21,7 @@ static bool tried(const struct core *c)
 
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 {
-	uint32_t slot = index_slot_alloc(&x->ix);
+	uint32_t slot = former_slot(x->left, &x->ix, key);
 	struct block_meta *m;
 	struct abi_block *b;
 
@@ -319,7 +319,8 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
-	descs_touch(&x->descs, slot, page);
+	if (descs_touch(&x->descs, slot, page))
+		tables_touched(x, slot);
 	if (!d->word[tier])
 		page_renew(d, tier, x->descs.version[slot]);
 	page_reserve(d, tier, offset);

@@ -253,7 +253,6 @@ static void walk_page(struct core *c, uint32_t slot, uint32_t page)
 	if (state == ABI_PAGE_ABSENT || state >= ABI_PAGE_RETIRING ||
 	    !space_is_evacuated(x->space[e->tier], page_addr(d, e->tier)))
 		return;
-	meter_charge(&c->meter, 1);
 	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && page_movable(d, e->tier))
 		err = move(c, slot, page);
 	if (!err)
@@ -473,18 +472,30 @@ bool evacuate_goes_on(const struct core *c)
 	       e->slot < e->ctx->ix.slots_used;
 }
 
-/* The pages of a block. False: the event has done its share. */
+/*
+ * The pages of a block, if any of it is in the tier or on its way: each descriptor is an item, as
+ * is a group that has no memory. False: the event has done its share.
+ */
 static bool walk_block(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
+	struct context *x = e->ctx;
 
-	for (; e->page < e->ctx->ix.pages_per_block; e->page++) {
+	if (c->meter.items >= meter_ahead(&c->meter))
+		return false;
+	if (!x->meta[e->slot].there[e->tier].pages && !block_use(x, e->slot)->moving) {
+		meter_charge_table(&c->meter, e->slot % 8 ? 0 : 8);
+		e->page = 0;
+		return true;
+	}
+	while (e->page < x->ix.pages_per_block) {
 		if (c->meter.items >= meter_ahead(&c->meter))
 			return false;
-		if ((e->slot + e->page) % 128 == 0)
-			meter_charge_words(&c->meter, 128);
-		if (descs_there(&e->ctx->descs, e->slot, e->page))
-			walk_page(c, e->slot, e->page);
+		meter_charge(&c->meter, 1);
+		if (descs_there(&x->descs, e->slot, e->page))
+			walk_page(c, e->slot, e->page++);
+		else
+			e->page = descs_behind(&x->descs, e->slot, e->page);
 	}
 	e->page = 0;
 	return true;

@@ -707,6 +707,8 @@ static bool descs_dense(const struct context *x, uint64_t used)
 
 static void index_prepare(struct core *c, struct context *x)
 {
+	uint32_t limit;
+
 	for (uint32_t i = 0; i < INDEX_AREAS && !x->index_lent; i++) {
 		struct index_area area = index_area(&x->ix, i);
 		uint64_t end = area.used & ~(uint64_t)(ABI_HUGE - 1);
@@ -719,7 +721,8 @@ static void index_prepare(struct core *c, struct context *x)
 			continue;
 		if (end > from + INDEX_PREPARE_MAX)
 			end = from + INDEX_PREPARE_MAX;
-		if (i == INDEX_DESCS && !descs_dense(x, end - area.begin))
+		if (i == INDEX_DESCS && (!descs_dense(x, end - area.begin) ||
+					 tables_room(c, x, &limit) < end - from))
 			continue;
 		range = &core_push(c, CORE_AC_PREPARE)->range;
 		range->context_id = x->id;

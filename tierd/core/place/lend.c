@@ -141,17 +141,9 @@ static uint64_t bytes_of(const struct context *x, uint32_t tier)
 /* All of it is brought when it is registered. */
 static int index_lend(struct core *c, struct context *x)
 {
-	uint64_t there = index_bytes_used(&x->ix) + descs_bytes(&x->descs);
-	uint32_t limit;
-
 	if (x->descs_short)
 		return -EAGAIN;
-	if (!x->index_lent && x->plan.index_bytes > there &&
-	    x->plan.index_bytes - there > tables_room(c, x, &limit))
-		return -EDQUOT;
-	x->index_lent++;
-	tables_count(c, x);
-	return 0;
+	return tables_lend(c, x) ? 0 : -EDQUOT;
 }
 
 static int slab_lend(struct core *c, struct context *x, const struct core_range *range)

@@ -31,7 +31,7 @@ int siblings_open(struct siblings *k, uint32_t blocks_max)
 
 	/* One more than can be used, so that two are free as long as two may be needed. */
 	*k = (struct siblings){ .most = blocks_max < most ? blocks_max + 1 : most };
-	k->entry = calloc((size_t)k->most + 1, sizeof(*k->entry));
+	k->entry = table_new((size_t)k->most + 1, sizeof(*k->entry));
 	if (!k->entry)
 		return -ENOMEM;
 	k->entry[0] = (struct sibling){ ABI_SLOT_NONE, ABI_SLOT_NONE };

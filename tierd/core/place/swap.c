@@ -21,6 +21,9 @@ int swap_begin(struct core *c, struct context *x, const struct policy_ops *polic
 	if (!next)
 		return -ENOMEM;
 	err = lanes_open(next, policy, now.size);
+	next->named = now.named;
+	if (!err)
+		err = tables_may_swap(c, x, next);
 	if (err) {
 		lanes_close(next);
 		free(next);
@@ -31,6 +34,7 @@ int swap_begin(struct core *c, struct context *x, const struct policy_ops *polic
 	*next = now;
 	x->former = next;
 	x->swapped = 0;
+	tables_count(c, x);
 	c->evict.swaps++;
 	return 0;
 }

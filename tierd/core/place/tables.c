@@ -5,12 +5,20 @@
  * owns it, who may have three quarters of all there is (core_config.table_bytes), so that no user's
  * geometry takes what others need.
  *
- *   a put is begun      its new blocks count for what they may come to: a slot, and the groups of
- *                       descriptors that have no memory yet (descs.h); no room, no block
+ *   a slot was used     it counts for all that tables may keep for a block, whatever they do now:
+ *                       so nothing that comes later (a pin, a hold, a sibling, a fetch) can grow
+ *                       them beyond
+ *   a lane was named    the same for an instance of the policy in each tier, with so many slots
+ *   a put is begun      its new blocks count for the groups of descriptors that they may touch and
+ *                       that have no memory yet (descs.h); no room for these, for the slot or for
+ *                       its lane, no block
  *   its pages come      the groups that they touch count, and stay with the slot
  *   committed, dropped  what was only announced does not count any more
  *   short of room       free slots' groups are given up; the shell takes their memory
  *   devices have it     an index that is registered has all its memory, and counts so (lend.c)
+ *
+ * Only a start passes the limits: what was there comes back. The audit holds the sums against them,
+ * and what was touched against the sums.
  *
  * Addresses are counted as well: an index spans what its blocks may come to, most of it untouched,
  * and the daemon, like each client, has 128 TiB of them.
@@ -23,8 +31,13 @@
 
 #include "tierd/core/state.h"
 
-#define SLOT_BYTES 512u /* of all tables together, for one slot more, but its descriptors */
-#define EMPTY_BYTES (160u << 10) /* a context that has no block yet: its events, mostly */
+/* Of a slot: its line and its share of full buckets, and as many lines again that overflow. */
+#define INDEX_SLOT_BYTES                                                                          \
+	(sizeof(struct abi_block) + 2 * (sizeof(struct abi_bucket) / ABI_BUCKET_SLOTS + 1))
+/* ... and what is the daemon's own, but for versions and groups of descriptors: */
+#define OWN_SLOT_BYTES                                                                            \
+	(sizeof(struct block_meta) + sizeof(struct block_use) + sizeof(struct sibling) +          \
+	 sizeof(struct tenant) + 2 * sizeof(uint32_t))
 #define IDLE_LOOKS 256u /* slots */
 #define LENT_NS (200 * MS) /* so long is waited for an index that devices have */
 
@@ -37,6 +50,12 @@ int tables_open(struct core *c)
 void tables_close(struct core *c)
 {
 	free(c->tables.user);
+}
+
+/* Of what all have, so much one user may have; of a context's slots, one salt. */
+static uint64_t user_most(uint64_t all)
+{
+	return all / 4 * 3;
 }
 
 /* ---- users -------------------------------------------------------------------------------- */
@@ -65,10 +84,6 @@ static struct tables_user *user_take(struct core *c, uint32_t uid)
 	return u;
 }
 
-static uint64_t user_most(uint64_t all)
-{
-	return all / 4 * 3;
-}
 
 /* ---- addresses ---------------------------------------------------------------------------- */
 
@@ -120,16 +135,16 @@ int tables_may_make(const struct core *c, const struct disk_context *spec,
 	}
 	if (!memory)
 		return 0;
-	if (c->tables.bytes + EMPTY_BYTES > memory) {
+	if (c->tables.bytes + plan->empty_bytes > memory) {
 		snprintf(why, why_bytes, "%" PRIu64 " of %" PRIu64 " MiB for tables of contexts "
 			 "(index.size) are taken; remove some, or raise it",
 			 c->tables.bytes >> 20, memory >> 20);
 		return -ENOSPC;
 	}
-	if (u && u->bytes + EMPTY_BYTES > user_most(memory)) {
+	if ((u ? u->bytes : 0) + plan->empty_bytes > user_most(memory)) {
 		snprintf(why, why_bytes, "user %u has %" PRIu64 " of %" PRIu64 " MiB that a user's "
 			 "contexts may take for tables (three quarters of index.size); remove some",
-			 spec->owner_uid, u->bytes >> 20, user_most(memory) >> 20);
+			 spec->owner_uid, u ? u->bytes >> 20 : 0, user_most(memory) >> 20);
 		return -EDQUOT;
 	}
 	return 0;
@@ -154,6 +169,22 @@ uint64_t tables_of(const struct context *x)
 	       (x->former ? lanes_bytes(x->former, slots) : 0) + x->spec.geometry.pages_per_block;
 }
 
+/* The same that it may come to, with so many slots and the lanes that it has. */
+static uint64_t most_of(const struct context *x, uint64_t slots)
+{
+	uint64_t shared = slots * INDEX_SLOT_BYTES + descs_bytes(&x->descs);
+
+	return x->plan.empty_bytes + (x->index_lent ? x->plan.index_bytes : shared) +
+	       descs_own_bytes(&x->descs, slots) + slots * OWN_SLOT_BYTES +
+	       lanes_most(&x->lanes, slots) + (x->former ? lanes_most(x->former, slots) : 0) +
+	       x->begun * DESCS_GROUP_BYTES;
+}
+
+uint64_t tables_most(const struct context *x)
+{
+	return x->ix.header ? most_of(x, x->ix.slots_used) : 0;
+}
+
 void tables_join(struct core *c, struct context *x)
 {
 	struct tables_user *u = user_take(c, x->spec.owner_uid);
@@ -161,14 +192,7 @@ void tables_join(struct core *c, struct context *x)
 	u->contexts++;
 	x->user = (uint32_t)(u - c->tables.user);
 	x->table_bytes = 0;
-}
-
-/* Its plan is known: the addresses that it takes. */
-void tables_map(struct core *c, struct context *x)
-{
-	assert(!x->mapped);
-	x->mapped = true;
-	c->tables.user[x->user].addresses += addresses_of(&x->plan);
+	u->addresses += addresses_of(&x->plan);
 	c->tables.addresses += addresses_of(&x->plan);
 }
 
@@ -178,29 +202,42 @@ void tables_leave(struct core *c, struct context *x)
 
 	assert(u->contexts && u->bytes >= x->table_bytes);
 	u->bytes -= x->table_bytes;
-	u->addresses -= x->mapped ? addresses_of(&x->plan) : 0;
+	u->addresses -= addresses_of(&x->plan);
 	c->tables.bytes -= x->table_bytes;
-	c->tables.addresses -= x->mapped ? addresses_of(&x->plan) : 0;
+	c->tables.addresses -= addresses_of(&x->plan);
 	u->contexts--;
 }
 
-/* The sums follow what it has, and what its pending blocks may come to. */
-void tables_count(struct core *c, struct context *x)
+static void charge(struct core *c, struct context *x, uint64_t more)
 {
-	uint64_t now = tables_of(x) + x->begun * DESCS_GROUP_BYTES;
-	uint64_t more = now - x->table_bytes; /* modulo 2^64, as the sums are */
-
-	c->tables.user[x->user].bytes += more;
+	c->tables.user[x->user].bytes += more; /* modulo 2^64 */
 	c->tables.bytes += more;
-	x->table_bytes = now;
+	x->table_bytes += more;
+	assert(x->table_bytes <= c->tables.user[x->user].bytes);
+	assert(c->tables.user[x->user].bytes <= c->tables.bytes);
 }
 
-/* Bytes by which the context's tables may grow, and whose limit that is. */
-uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit)
+/* The sums follow what it may come to. */
+void tables_count(struct core *c, struct context *x)
+{
+	charge(c, x, most_of(x, x->ix.slots_used) - x->table_bytes);
+}
+
+/* What a start brought back of it is there, within the limits or not. */
+void tables_come_back(struct core *c, struct context *x)
+{
+	struct tables_user *u = &c->tables.user[x->user];
+
+	tables_count(c, x);
+	u->brought = u->bytes;
+	c->tables.brought = c->tables.bytes;
+}
+
+/* Bytes by which tables of the context's owner may grow, and whose limit that is. */
+static uint64_t room_of(const struct core *c, const struct context *x, uint32_t *limit)
 {
 	uint64_t all = c->config.table_bytes, host, user;
 
-	tables_count(c, x);
 	*limit = ABI_LIMIT_HOST;
 	if (!all)
 		return UINT64_MAX;
@@ -210,6 +247,42 @@ uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit)
 	if (user < host)
 		*limit = ABI_LIMIT_USER;
 	return user < host ? user : host;
+}
+
+/* The same, of what is there now. */
+uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit)
+{
+	tables_count(c, x);
+	return room_of(c, x, limit);
+}
+
+/* Its index gets all of its memory. False: there is no room for that. */
+bool tables_lend(struct core *c, struct context *x)
+{
+	uint32_t limit;
+	uint64_t room = tables_room(c, x, &limit), before = x->table_bytes;
+
+	x->index_lent++;
+	tables_count(c, x);
+	if (x->table_bytes <= before || x->table_bytes - before <= room)
+		return true;
+	x->index_lent--;
+	tables_count(c, x);
+	return false;
+}
+
+/*
+ * The context is to have that policy's lanes, too, until its blocks have gone over: is there room?
+ * Errors: -ENOSPC, -EDQUOT.
+ */
+int tables_may_swap(struct core *c, struct context *x, const struct lanes *next)
+{
+	uint32_t limit;
+	uint64_t room = tables_room(c, x, &limit);
+
+	if (lanes_most(next, x->ix.slots_used) <= room)
+		return 0;
+	return limit == ABI_LIMIT_USER ? -EDQUOT : -ENOSPC;
 }
 
 /* For the answer: tables are what there is no room in. */
@@ -237,21 +310,100 @@ static __attribute__((noinline)) uint32_t fresh(const struct context *x, uint32_
 }
 
 /*
- * A new block with these parts, in a slot that was just taken (the first of its lives, if `grown`):
- * what it may come to is announced. False: *room does not hold it, nothing was done.
+ * May the salt make the table grow? While others have blocks there it has three quarters of the
+ * slots that there can be; from then on what it puts takes slots that are free.
  */
-bool tables_begin(struct context *x, uint32_t slot, uint64_t parts, bool grown, uint64_t *room)
+static bool salt_may(const struct context *x, uint64_t salt, uint64_t left)
 {
-	uint32_t groups = descs_backed(&x->descs, slot) ? 0 : fresh(x, slot, parts);
-	uint64_t bytes = (uint64_t)groups * DESCS_GROUP_BYTES + (grown ? SLOT_BYTES : 0);
+	uint32_t account = ledger_find(&x->salts, salt);
+	uint64_t slots = x->ix.slots_used, own;
 
-	if (bytes > *room)
-		return false;
-	*room -= bytes;
+	assert(slots < x->ix.blocks_max);
+	if (!salt)
+		return true;
+	if (account == LEDGER_NONE && !x->salts.free)
+		account = LEDGER_OTHER;
+	own = account == LEDGER_NONE ? 0 : x->salts.account[account].uses;
+	slots += left < x->ix.blocks_max - slots ? left : x->ix.blocks_max - slots;
+	return own >= x->slots_live || own < user_most(slots);
+}
+
+/*
+ * A slot is about to be taken, for a block of that salt. Returns 0, or whose limit it is that lets
+ * no table grow for a new one (ABI_LIMIT_*).
+ */
+uint32_t tables_slot(struct core *c, struct context *x, uint64_t salt)
+{
+	uint64_t slots = x->ix.slots_used, more, room;
+	uint32_t limit;
+
+	if (x->ix.slots_free || slots == x->ix.blocks_max)
+		return ABI_LIMIT_NONE;
+	more = most_of(x, slots + 1) - most_of(x, slots);
+	room = room_of(c, x, &limit);
+	if (more > room)
+		return limit;
+	if (!salt_may(x, salt, room / more))
+		return ABI_LIMIT_SALT;
+	charge(c, x, more);
+	return ABI_LIMIT_NONE;
+}
+
+/* Some block is in that lane: it is charged with the next count, in whichever lanes it is. */
+void tables_lane(struct context *x, uint32_t lane)
+{
+	x->lanes.named |= (uint8_t)(1u << lane);
+	if (x->former)
+		x->former->named |= (uint8_t)(1u << lane);
+}
+
+/* A block comes into that lane. False: there is no room for its instances. */
+static bool lane_comes(struct core *c, struct context *x, uint32_t lane, uint32_t *limit)
+{
+	uint8_t named = x->lanes.named, former = x->former ? x->former->named : 0;
+	uint64_t room, more;
+
+	if (named >> lane & 1)
+		return true;
+	room = tables_room(c, x, limit);
+	tables_lane(x, lane);
+	more = most_of(x, x->ix.slots_used) - x->table_bytes;
+	if (more <= room) {
+		charge(c, x, more);
+		return true;
+	}
+	x->lanes.named = named;
+	if (x->former)
+		x->former->named = former;
+	return false;
+}
+
+/*
+ * A new block with these parts, in a slot that was just taken; its lane is known. What it may come
+ * to is announced. Returns 0, or whose limit it is that has no room for it: nothing was done.
+ */
+uint32_t tables_begin(struct core *c, struct context *x, uint32_t slot, uint64_t parts)
+{
+	uint32_t groups = descs_backed(&x->descs, slot) ? 0 : fresh(x, slot, parts), limit;
+	uint64_t bytes = (uint64_t)groups * DESCS_GROUP_BYTES;
+
+	if (!lane_comes(c, x, block_lane(x, slot), &limit) || bytes > room_of(c, x, &limit))
+		return limit;
 	if (groups)
 		block_use_make(x, slot)->begun = groups;
 	x->begun += groups;
-	return true;
+	charge(c, x, bytes);
+	return ABI_LIMIT_NONE;
+}
+
+/* A group of it has memory now: what was announced is there. (What a start brings back was not.) */
+void tables_touched(struct context *x, uint32_t slot)
+{
+	if (!block_use(x, slot)->begun)
+		return;
+	assert(x->begun);
+	block_use_make(x, slot)->begun--;
+	x->begun--;
 }
 
 /* It is pending no more, and has block_use.begun: what it took counts by itself. */

@@ -10,12 +10,13 @@ struct tables_user {
 	uint32_t uid;
 	uint32_t contexts; /* 0 = free */
 	uint64_t bytes;    /* of memory */
+	uint64_t brought;  /* ... that a start brought back, whatever the limit was by then */
 	uint64_t addresses;
 };
 struct tables {
 	struct tables_user *user; /* [ABI_CONTEXTS_MAX] */
 	uint32_t users_high;
-	uint64_t bytes, addresses; /* of all */
+	uint64_t bytes, brought, addresses; /* of all */
 };
 
 #endif

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tierd/core/unit/table_new.h"
+
 int block_uses_open(struct block_uses *u, uint32_t blocks_max)
 {
 	*u = (struct block_uses){ .most = blocks_max };
-	u->entry = calloc((size_t)blocks_max + 1, sizeof(*u->entry));
+	u->entry = table_new((size_t)blocks_max + 1, sizeof(*u->entry));
 	return u->entry ? 0 : -ENOMEM;
 }
 

@@ -10,14 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tierd/core/unit/table_new.h"
+
 int descs_open(struct descs *d, uint64_t blocks_max, uint32_t pages_per_block)
 {
 	uint64_t groups = blocks_max * pages_per_block / DESCS_GROUP + 1;
 
 	*d = (struct descs){ .per_slot = pages_per_block };
 	assert(pages_per_block > 0);
-	d->touched = calloc(groups / 64 + 1, sizeof(*d->touched));
-	d->version = calloc(blocks_max, sizeof(*d->version));
+	d->touched = table_new(groups / 64 + 1, sizeof(*d->touched));
+	d->version = table_new(blocks_max, sizeof(*d->version));
 	return d->touched && d->version ? 0 : -ENOMEM;
 }
 

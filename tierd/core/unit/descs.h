@@ -51,15 +51,25 @@ static inline bool descs_there(const struct descs *d, uint32_t slot, uint32_t pa
 	return descs_touched(d, descs_group_of(d, slot, page));
 }
 
-/* The page's descriptor is about to be written. */
-static inline void descs_touch(struct descs *d, uint32_t slot, uint32_t page)
+/* The first page of the slot behind those that share this one's group, or how many it has. */
+static inline uint32_t descs_behind(const struct descs *d, uint32_t slot, uint32_t page)
+{
+	uint64_t first = (uint64_t)slot * d->per_slot;
+	uint64_t next = ((first + page) / DESCS_GROUP + 1) * DESCS_GROUP - first;
+
+	return next < d->per_slot ? (uint32_t)next : d->per_slot;
+}
+
+/* The page's descriptor is about to be written. True: none of its group was before. */
+static inline bool descs_touch(struct descs *d, uint32_t slot, uint32_t page)
 {
 	uint64_t group = descs_group_of(d, slot, page);
 
 	if (descs_touched(d, group))
-		return;
+		return false;
 	d->touched[group / 64] |= 1ull << group % 64;
 	d->groups++;
+	return true;
 }
 
 /* All of a range of groups is backed now, used or not. */

@@ -40,7 +40,10 @@ struct policy_ops {
 	uint32_t version;
 	const char *name;
 	const char *help; /* one line for the manual and tierctl */
-	/* Bytes of state; the memory is zero-filled, touched lazily. */
+	/*
+	 * Bytes of state; the memory is zero-filled, touched lazily. More for larger numbers; made
+	 * sparse, for so many slots as were ever used, no less than state_used says then.
+	 */
 	size_t (*state_bytes)(const struct policy_size *size);
 	void (*init)(void *state, const struct policy_size *size);
 	/* Of these, touched so far, at most; all slots that were ever used are below `slots`. */

@@ -44,6 +44,9 @@ struct space;
  */
 int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t quota,
 	       const uint32_t *stride, uint32_t classes);
+/* Bytes of ours that it takes then, at most; they do not grow. */
+uint64_t space_own_bytes(const struct pool *pool, uint64_t bytes, uint64_t quota,
+			 const uint32_t *stride, uint32_t classes);
 /* A slab for each class: with less of a quota some have no place, for ever. */
 uint64_t space_least(const struct pool *pool, uint64_t quota, const uint32_t *stride,
 		     uint32_t classes);

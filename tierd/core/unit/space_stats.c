@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "libtier/abi/index.h"
+#include "libtier/base/bitmap.h"
 #include "tierd/core/unit/space_priv.h"
 
 void space_stats(const struct space *s, struct space_stats *out)
@@ -64,4 +65,24 @@ uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_sl
 			high = n;
 	}
 	return low;
+}
+
+uint64_t space_own_bytes(const struct pool *pool, uint64_t bytes, uint64_t quota,
+			 const uint32_t *stride, uint32_t classes)
+{
+	uint64_t most = bytes < quota ? bytes : quota, size, slabs, words, fills = classes;
+	uint32_t smallest = UINT32_MAX;
+
+	most = most < pool->capacity ? most : pool->capacity;
+	size = space_least(pool, most, stride, classes) / classes;
+	slabs = most / size;
+	for (uint32_t i = 0; i < classes; i++) {
+		smallest = stride[i] < smallest ? stride[i] : smallest;
+		fills += size / stride[i];
+	}
+	words = BITMAP_WORDS(size / smallest);
+	words += BITMAP_WORDS(words) + (uint64_t)HEAPS * classes;
+	return sizeof(struct space) + classes * sizeof(struct space_class) + fills +
+	       (BITMAP_WORDS(slabs) + slabs * words) * sizeof(uint64_t) +
+	       slabs * sizeof(struct slab);
 }

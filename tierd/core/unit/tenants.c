@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tierd/core/unit/table_new.h"
+
 #define CHAINS_MAX 16384u
 #define CHAIN_BLOCKS 16u /* a chain for so many blocks: tenants are fewer */
 
@@ -15,7 +17,7 @@ int tenants_open(struct tenants *t, uint32_t blocks_max)
 	*t = (struct tenants){ .most = blocks_max, .chains = 1 };
 	while (t->chains < CHAINS_MAX && t->chains < blocks_max / CHAIN_BLOCKS)
 		t->chains *= 2;
-	t->entry = calloc((size_t)blocks_max + 1, sizeof(*t->entry));
+	t->entry = table_new((size_t)blocks_max + 1, sizeof(*t->entry));
 	t->chain = calloc(t->chains, sizeof(*t->chain));
 	if (t->entry && t->chain)
 		return 0;
