@@ -108,10 +108,11 @@ static bool is_header(const struct world *w, uint64_t offset)
 	       (offset - w->super.segment_offset) % w->super.segment_bytes == 0;
 }
 
-/* A header is worth waiting for: much that must not go on without it could, meanwhile. */
+/* Where the cleaner of one drive writes beside another's runs, headers are late: much that must not
+ * go on without them could, meanwhile. */
 bool device_is_late(struct world *w, const struct core_io *io)
 {
-	return !w->fair && is_header(w, io->offset) && world_chance(w, 800000);
+	return w->disks > 1 && !w->fair && is_header(w, io->offset) && world_chance(w, 800000);
 }
 
 static void device_write(struct world *w, struct core_io *io)
