@@ -222,6 +222,13 @@ static bool settled(const struct shell *s)
 	return dispatch_idle(s) && (!s->objects || objects_idle(s->objects));
 }
 
+/* What can be asked again may be; a deletion ends here, as long as its device may take. */
+static bool answered_enough(const struct shell *s)
+{
+	return !core_deleting(s->core) ||
+	       s->loop.turn.now_ns >= s->loop.phase_end_ns + SETTLE_NS;
+}
+
 /* DRAIN or ANSWER -> SETTLE -> END */
 static void advance(struct shell *s)
 {
@@ -233,7 +240,8 @@ static void advance(struct shell *s)
 			log_warn(&s->log, "stopping with blocks not written", NULL,
 				 "look at the store's device", "");
 		settle(s);
-	} else if (l->phase == LOOP_ANSWER && (late || front_answered(s->front))) {
+	} else if (l->phase == LOOP_ANSWER &&
+		   (front_answered(s->front) || (late && answered_enough(s)))) {
 		settle(s);
 	} else if (l->phase == LOOP_SETTLE && (late || settled(s))) {
 		l->phase = LOOP_END;

@@ -71,4 +71,19 @@ HELPER int world_end(void **state)
 	return 0;
 }
 
+/* A key of number n, and the bytes of its block. */
+static inline tier_key world_key(uint32_t n)
+{
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
+	return key;
+}
+
+static inline void world_fill(uint8_t *data, uint32_t n)
+{
+	for (uint32_t page = 0; page < BLOCK_PAGES; page++)
+		memset(data + page * 4096, (int)(n * 7 + page), 4096);
+}
+
 #endif

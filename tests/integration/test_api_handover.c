@@ -23,20 +23,6 @@ static const char *const smaller[] = { "cxl.size=8MiB", NULL };
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-static tier_key key_of(uint32_t n)
-{
-	tier_key key;
-
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
-	return key;
-}
-
-static void fill(uint8_t *data, uint32_t n)
-{
-	for (uint32_t page = 0; page < BLOCK_PAGES; page++)
-		memset(data + page * 4096, (int)(n * 7 + page), 4096);
-}
-
 /* Blocks [from, from + count), each behind the one before it. */
 static void put_blocks(struct world *w, uint32_t from, uint32_t count, uint32_t flags)
 {
@@ -49,8 +35,8 @@ static void put_blocks(struct world *w, uint32_t from, uint32_t count, uint32_t 
 					      .parent = at ? &parent : NULL, .salt = 5 };
 
 		for (uint32_t i = 0; i < n; i++) {
-			key[i] = key_of(from + at + i);
-			fill(data + i * BLOCK_BYTES, from + at + i);
+			key[i] = world_key(from + at + i);
+			world_fill(data + i * BLOCK_BYTES, from + at + i);
 		}
 		assert_int_equal(tier_put_copy(w->c, key, n, data, &o), n);
 		parent = key[n - 1];
@@ -64,10 +50,10 @@ static void put_others(struct world *w, uint32_t from)
 	uint8_t *data = malloc(BLOCK_BYTES);
 
 	for (uint32_t i = 0; i < OTHERS; i++) {
-		tier_key key = key_of(from + i);
+		tier_key key = world_key(from + i);
 		int64_t rc;
 
-		fill(data, from + i);
+		world_fill(data, from + i);
 		while ((rc = tier_put_copy(w->c, &key, 1, data, NULL)) == 0)
 			usleep(1000);
 		assert_int_equal(rc, 1);
@@ -81,7 +67,7 @@ static uint32_t count_blocks(struct world *w, uint32_t from, uint32_t count)
 	int64_t found;
 
 	for (uint32_t i = 0; i < count; i++)
-		key[i] = key_of(from + i);
+		key[i] = world_key(from + i);
 	found = tier_match(w->c, key, count, NULL);
 	free(key);
 	assert_true(found >= 0);
@@ -95,9 +81,9 @@ static void check_blocks(struct world *w, uint32_t from, uint32_t count)
 
 	assert_int_equal(count_blocks(w, from, count), count);
 	for (uint32_t i = from; i < from + count; i++) {
-		tier_key key = key_of(i);
+		tier_key key = world_key(i);
 
-		fill(want, i);
+		world_fill(want, i);
 		for (uint32_t page = 0; page < BLOCK_PAGES; page++) {
 			struct tier_lease lease;
 
@@ -206,7 +192,7 @@ static void test_without_a_store(void **state)
 static void test_a_lease_outlives_it(void **state)
 {
 	struct world *w = world_begin(small);
-	tier_key key[2] = { key_of(7), key_of(290) };
+	tier_key key[2] = { world_key(7), world_key(290) };
 	struct tier_lease lease[2];
 	uint8_t want[2][4096];
 	json_t *clients;
@@ -379,7 +365,7 @@ static int kept_end(void **state)
 static void test_a_restart_keeps_it(void **state)
 {
 	struct world *w = kept_world(small);
-	tier_key key = key_of(3);
+	tier_key key = world_key(3);
 	struct tier_lease lease;
 	uint8_t want[4096];
 
@@ -412,10 +398,10 @@ static void *put_on(void *arg)
 	uint8_t *data = malloc(BLOCK_BYTES);
 
 	for (uint32_t i = 0; !atomic_load(&p->stop); i++) {
-		tier_key key = key_of(5000 + i % 100);
+		tier_key key = world_key(5000 + i % 100);
 		int64_t rc;
 
-		fill(data, 5000 + i % 100);
+		world_fill(data, 5000 + i % 100);
 		rc = tier_put_copy(p->w->c, &key, 1, data, NULL);
 		if (rc != 1)
 			print_message("# put %u: %lld, %s\n", i, (long long)rc, tier_error_text());

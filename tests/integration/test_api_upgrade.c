@@ -17,22 +17,6 @@
 
 static const char *const never_written[] = { "cxl.size=64MiB", "writeback.age=10min", NULL };
 
-/* ---- blocks -------------------------------------------------------------------------------- */
-
-static tier_key key_of(uint32_t n)
-{
-	tier_key key;
-
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
-	return key;
-}
-
-static void fill(uint8_t *data, uint32_t n)
-{
-	for (uint32_t page = 0; page < BLOCK_PAGES; page++)
-		memset(data + page * 4096, (int)(n * 7 + page), 4096);
-}
-
 /* ---- a client that never rests -------------------------------------------------------------- */
 
 enum call { CALL_PUT, CALL_MATCH, CALL_FETCH, CALL_LEASE, CALL_START, CALL_PIN, CALL_DELETE,
@@ -123,12 +107,12 @@ static void open_one(struct busy *b)
 
 static void one_round(struct busy *b, uint32_t n, uint8_t *data)
 {
-	tier_key key = key_of(n);
+	tier_key key = world_key(n);
 	struct tier_found found;
 	tier_block block = { 0 };
 	uint64_t from = time_now_ns();
 
-	fill(data, n);
+	world_fill(data, n);
 	judge(b, CALL_PUT, from, tier_put_copy(b->c, &key, 1, data, NULL), 1);
 	memset(&found, 0, sizeof(found));
 	from = time_now_ns();
@@ -269,7 +253,7 @@ static void test_what_was_begun_goes_on(void **state)
 {
 	struct world *w = world_begin(never_written);
 	struct tier_reserve_options want = { .size = sizeof(want), .expected = 8 };
-	tier_key key[3] = { key_of(1), key_of(2), key_of(3) };
+	tier_key key[3] = { world_key(1), world_key(2), world_key(3) };
 	struct tier_completion done;
 	struct tier_reserved room;
 	struct tier_found found;
@@ -278,7 +262,7 @@ static void test_what_was_begun_goes_on(void **state)
 	uint64_t pin;
 
 	*state = w;
-	fill(data, 1);
+	world_fill(data, 1);
 	assert_int_equal(tier_put_copy(w->c, key, 1, data, NULL), 1);
 	assert_int_equal(tier_match(w->c, key, 1, &found), 1);
 	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin), 1);
@@ -286,7 +270,7 @@ static void test_what_was_begun_goes_on(void **state)
 	for (uint32_t i = 0; i < 2; i++) {
 		struct tier_put_options o = { .size = sizeof(o), .reservation = room.id };
 
-		fill(data, i + 2);
+		world_fill(data, i + 2);
 		assert_int_equal(tier_put_begin(w->c, &key[i + 1], 1, &o, &put[i]), 0);
 		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
 			memcpy(page < 4 ? tier_put_data(put[i], 0, 0, page / 2, page % 2) :
@@ -307,7 +291,7 @@ static void test_what_was_begun_goes_on(void **state)
 		for (uint32_t page = 0; page < BLOCK_PAGES; page++) {
 			struct tier_lease lease;
 
-			fill(data, i + 1);
+			world_fill(data, i + 1);
 			assert_int_equal(tier_lease_key(w->r, w->c, &key[i], page, 0, &lease), 0);
 			assert_memory_equal(lease.data, data + page * 4096, 4096);
 			tier_release(w->r, &lease);
@@ -346,7 +330,7 @@ static tier_context *store_layers(struct world *w, tier_block block[BLOCKS])
 	assert_int_equal(tier_context_create(w->t, "long", g, NULL, &c), 0);
 	tier_geometry_free(g);
 	for (uint32_t i = 0; i < BLOCKS; i++) {
-		key[i] = key_of(i);
+		key[i] = world_key(i);
 		for (uint32_t k = 0; k < LAYERS; k++)
 			memset(data + (i * LAYERS + k) * LAYER, (int)(i * 31 + k), LAYER);
 	}
@@ -425,7 +409,7 @@ static void test_many_deletions_come_back(void **state)
 
 	*state = w;
 	for (uint32_t i = 0; i < MANY; i++)
-		key[i] = key_of(i);
+		key[i] = world_key(i);
 	assert_int_equal(tier_put_copy(w->c, key, MANY, data, NULL), MANY);
 	free(data);
 	assert_int_equal(tier_drain(w->t), 0);
@@ -447,11 +431,11 @@ static void test_killed_in_the_middle(void **state)
 
 	*state = w;
 	for (uint32_t i = 0; i < KILLS; i++) {
-		tier_key key = key_of(i), other = key_of(1000 + i);
+		tier_key key = world_key(i), other = world_key(1000 + i);
 		uint64_t end = time_now_ns() + LONG_NS;
 		int64_t rc;
 
-		fill(data, i);
+		world_fill(data, i);
 		assert_int_equal(tier_put_copy(w->c, &key, 1, data, &durable), 1);
 		upgrade(w);
 		usleep(i * 5000);
@@ -466,7 +450,7 @@ static void test_killed_in_the_middle(void **state)
 		}
 		assert_int_equal(tier_put_copy(w->c, &other, 1, data, NULL), 1);
 		for (uint32_t k = 0; k <= i; k++) {
-			key = key_of(k);
+			key = world_key(k);
 			assert_int_equal(tier_match(w->c, &key, 1, NULL), 1);
 		}
 		daemon_check(&w->d);

@@ -392,6 +392,7 @@ static void test_a_flush_does_not_settle_who_came_into_the_slot(void **state)
 	assert_true(host_request_keys(&host, 0, sqe, 0, 1)); /* for it there is a flush */
 	for (uint32_t i = 0; i < 20; i++, carry_all_but_the_flush())
 		host_tick(&host, MS);
+	assert_true(core_deleting(host.core));
 	put_durably(1, 1);
 	for (uint32_t i = 0; i < 20; i++, carry_all_but_the_flush())
 		host_tick(&host, MS);
@@ -402,6 +403,7 @@ static void test_a_flush_does_not_settle_who_came_into_the_slot(void **state)
 	assert_int_equal(x->meta[slot].settle, SETTLE_WRITTEN);
 	carry(CORE_AC_SYNC, HOST_WELL); /* the next one */
 	assert_int_equal(x->meta[slot].settle, SETTLE_NONE);
+	assert_false(core_deleting(host.core));
 }
 
 static void all_but_flushes(void)

@@ -306,16 +306,22 @@ static void test_a_lane_without_room_is_refused(void **state)
 	host_audit(&host);
 }
 
-/* One salt has three quarters of a context's slots at most, while others have some. */
-static void test_a_salt_leaves_slots_to_others(void **state)
+/* A context of eight runs of slots. */
+static void boot_small(void)
 {
 	struct disk_context spec;
 
-	(void)state;
 	one_host_off(NULL);
 	host_spec(&spec, HOST_KIND_MEMORY, 0);
 	spec.blocks_max = 8 * RUN;
 	one_host_boot(&spec, 2);
+}
+
+/* One salt has three quarters of a context's slots at most, while others have some. */
+static void test_a_salt_leaves_slots_to_others(void **state)
+{
+	(void)state;
+	boot_small();
 	assert_int_equal(reserve(9, 0), 0);
 	for (uint32_t n = 1; n < 7; n++)
 		assert_int_equal(reserve(7, n * RUN), 0);
@@ -330,13 +336,8 @@ static void test_a_salt_leaves_slots_to_others(void **state)
 /* Alone it has all of them. */
 static void test_a_salt_alone_has_all_slots(void **state)
 {
-	struct disk_context spec;
-
 	(void)state;
-	one_host_off(NULL);
-	host_spec(&spec, HOST_KIND_MEMORY, 0);
-	spec.blocks_max = 8 * RUN;
-	one_host_boot(&spec, 2);
+	boot_small();
 	for (uint32_t n = 0; n < 8; n++)
 		assert_int_equal(reserve(7, n * RUN), 0);
 	assert_int_equal(context()->ix.slots_used, 8 * RUN);

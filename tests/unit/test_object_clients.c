@@ -427,13 +427,18 @@ static void close_kept(struct client *c)
 	}
 }
 
-/* All that is due is done, and what of it was written is flushed. */
-static void settle(void)
+static void do_what_is_due(void)
 {
 	for (uint32_t i = 0; i < 3; i++) {
 		skew_ns += 300 * NS_PER_MS;
 		drain();
 	}
+}
+
+/* ... and what of it was written is flushed. */
+static void settle(void)
+{
+	do_what_is_due();
 	if (!broken())
 		assert_int_equal(looker(WIRE_OBJ_SYNC, 0, EXTRA + 1, 0, NULL, NULL), 0);
 	drain();
@@ -624,10 +629,7 @@ static void test_what_lapsed_was_there(void **state)
 	w.client[CLIENTS].ttl_ms = TTL_MS;
 	assert_int_equal(put_extra(0, ++w.content), 0);
 	skew_ns += JUMP_NS;
-	for (uint32_t i = 0; i < 3; i++) {
-		skew_ns += 300 * NS_PER_MS;
-		drain();
-	}
+	do_what_is_due();
 	at = disk.events;
 	stop();
 	crash_at(at);
@@ -706,10 +708,7 @@ static void test_a_raised_epoch_gives_room_back(void **state)
 	world(1);
 	assert_int_equal(put_extra(0, ++w.content), 0);
 	raise_epoch(0);
-	for (uint32_t i = 0; i < 3; i++) {
-		skew_ns += 300 * NS_PER_MS;
-		drain();
-	}
+	do_what_is_due();
 	objects_stats(tierd.o, &s);
 	assert_int_equal(s.used[OBJECT_CXL] + s.used[OBJECT_NVME], 0);
 	world_end();

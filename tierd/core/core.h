@@ -372,6 +372,9 @@ bool core_client_over(const struct core *c, uint32_t client);
 /* Is a TICK wanted at once, since walks are under way that go on a share in each turn? */
 bool core_goes_on(const struct core *c);
 
+/* Is a deletion under way that has dropped blocks? Asked again, it would count none of them. */
+bool core_deleting(const struct core *c);
+
 /* May the shell feed one more REQUEST of this client? Otherwise it stays in the ring (I8). */
 bool core_accepts(const struct core *c, uint32_t client);
 

@@ -522,6 +522,17 @@ static bool any_of(const struct core *c, const struct context *x, bool holds)
 	return stream_of_context(c, x);
 }
 
+bool core_deleting(const struct core *c)
+{
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
+
+		if (r->phase != REQUEST_FREE && r->sqe.op == ABI_OP_DELETE && r->total)
+			return true;
+	}
+	return false;
+}
+
 bool request_of_context(const struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
