@@ -13,6 +13,7 @@
  * Life of a segment
  *   1. free: whatever it holds is stale.
  *   2. opened: header with a new, never used sequence number; all older records are void (D2).
+ *      It is written by one run, or batch of the cleaner, and not again: no write tears it later.
  *   3. appended: a run's data (any order), then its record; for *durable* answers then a flush.
  *      The record also says up to which lsn a flush had covered all data when it was written.
  *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or

@@ -6,6 +6,9 @@
  *   carry tombstones -> header, flushed -> pages -> flush -> record (settled: its data is there for
  *   sure) -> flush -> K's home is the new place -> what was carried is flushed -> the segment is dead
  *
+ * With -DRESERVED tombstones have no room elsewhere and go into its log, too (append_reserved), and
+ * a header is written some time after its segment was opened.
+ *
  * Until then the victim is not opened anew. A flush that fails, or a write, ends the run: K is where
  * it was. Reads of the old place verify: a page that does not takes the block away.
  *
@@ -23,8 +26,9 @@
 #define cleanable(g) (begun && cleans > 0 && victim == NONE && state[g] == SEALED && \
 		      pending[g] == 0 && !dead(g))
 #define at_work (victim != NONE && phase[CLEANED] == IDLE)
-#define gatherable (at_work && appends > 0 && lives_in(victim) && placeable(CLEANED))
-#define hopeless (at_work && lives_in(victim) && !gatherable)
+#define gatherable (at_work && appends > 0 && lives_in(victim) && placeable(CLEANED) && \
+		    !opened(CLEANED))
+#define hopeless (at_work && lives_in(victim) && !gatherable && !opened(CLEANED))
 #ifdef CARRY_UNFLUSHED
 #define carried (!tomb_queued)
 #else
@@ -62,7 +66,13 @@ inline gather()
 /* chunk_read: it may have been deleted, and its bytes may not be there. */
 inline copy_pages()
 {
-	d_step { complete(HEADER(segment[CLEANED])); settle(HEADER(segment[CLEANED])) };
+	d_step {
+		complete(HEADER(segment[CLEANED]));
+		settle(HEADER(segment[CLEANED]));
+#ifdef RESERVED
+		header_done[segment[CLEANED]] = true
+#endif
+	};
 	if
 	:: mine[CLEANED] && whole -> write_pages(CLEANED)
 	:: d_step { mine[CLEANED] && !whole -> run_fail(CLEANED); queue_tomb(lsns); leave_index() }
@@ -127,6 +137,9 @@ end:	do
 	:: atomic { gatherable -> gather() }
 	:: d_step { hopeless -> victim = NONE; carrying = false }
 	:: d_step { emptied -> end_cleaning() }
+#ifdef RESERVED
+	:: atomic { phase[CLEANED] == BEFORE_HEADER -> write_header(CLEANED) }
+#endif
 	:: atomic { phase[CLEANED] == IN_HEADER -> copy_pages() }
 	:: atomic { phase[CLEANED] == IN_DATA ->
 		d_step { complete(page_of(CLEANED, 0)); complete(page_of(CLEANED, 1)) };

@@ -172,6 +172,9 @@ byte sequences, lsns; /* handed out so far; recovery's gap keeps them from being
 #ifdef BESIDE
 #define log_of(l) DURABLE
 #define other(l) (DURABLE + SECOND - (l))
+#elif defined(RESERVED)
+#define log_of(l) ((l) == DURABLE && what[l] == TOMB -> CLEANED : (l)) /* append_reserved */
+#define other(l) (l)
 #else
 #define log_of(l) (l)
 #define other(l) (l)
@@ -182,6 +185,7 @@ byte log_open[LOGS];
 #define IN_HEADER 1
 #define IN_DATA 2
 #define IN_RECORD 3
+#define BEFORE_HEADER 6 /* with RESERVED: it is to be written (4 and 5 are the cleaner's) */
 byte phase[LOGS], what[LOGS], segment[LOGS], place[LOGS], lsn[LOGS], bound[LOGS];
 bool mine[LOGS]; /* the run's block is the K that is in the index */
 
@@ -303,6 +307,12 @@ inline take_place(l, g)
 	}
 }
 
+inline write_header(l)
+{
+	write(HEADER(segment[l]), 2 * sequence[segment[l]] + kind(l));
+	phase[l] = IN_HEADER
+}
+
 inline append(l)
 {
 	if
@@ -327,8 +337,11 @@ inline append(l)
 #else
 	:: else ->
 #endif
-		write(HEADER(segment[l]), 2 * sequence[segment[l]] + kind(l));
-		phase[l] = IN_HEADER
+#ifdef RESERVED
+		phase[l] = BEFORE_HEADER
+#else
+		write_header(l)
+#endif
 	fi
 }
 
@@ -366,7 +379,7 @@ inline header_complete(l)
 		/* A flush: what the segment held before is void from here on. */
 		settle(HEADER(segment[l]));
 #endif
-#ifdef BESIDE
+#if defined(BESIDE) || defined(RESERVED)
 		header_done[segment[l]] = true; /* no run behind it writes it again */
 #endif
 	}
@@ -475,7 +488,17 @@ inline run_fail(l)
 #define opens(l) false
 #endif
 /* tombs_write: one record at a time. */
+#ifdef RESERVED
+#define tombs_may(l) (placeable(CLEANED) && !opened(CLEANED))
+#else
 #define tombs_may(l) (log_of(l) == DURABLE && what[other(l)] != TOMB)
+#endif
+/* store_opening */
+#if defined(RESERVED) && !defined(HEADER_TWICE)
+#define opened(l) (log_open[l] != NONE && pending[log_open[l]] > 0 && !header_done[log_open[l]])
+#else
+#define opened(l) false
+#endif
 #define may_append(l) (appends > 0 && phase[l] == IDLE && placeable(l) && !opens(other(l)))
 
 proctype log(byte l)
@@ -502,6 +525,9 @@ end:	do
 		fi;
 		append(l)
 	   }
+#ifdef RESERVED
+	:: atomic { phase[l] == BEFORE_HEADER -> write_header(l) }
+#endif
 	:: atomic { phase[l] == IN_HEADER -> header_complete(l) }
 	:: atomic { phase[l] == IN_DATA -> pages_complete(l) }
 	:: atomic { phase[l] == IN_RECORD -> record_complete(l) }

@@ -128,6 +128,8 @@ bug("stale-record-revived", CORE + "unit/store_recover.c",
 bug("carried-tombstones-not-flushed", CORE + "log/clean.c",
     "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
     "test_core_clean")
+bug("deletion-writes-the-cleaners-header", CORE + "unit/store.c",
+    "if (store_opening(s, STORE_CLEANED))\n\t\treturn -EBUSY;", "", "test_core_clean")
 bug("holes-have-data", CORE + "log/recover.c",
     "uint32_t nth = disk_there_below(v->head, i);", "uint32_t nth = i;", "test_core_holes")
 bug("former-slot-taken-twice", CORE + "unit/former.c", "bitmap_clear(f->kept, slot);", "",

@@ -108,6 +108,13 @@ static bool is_header(const struct world *w, uint64_t offset)
 	       (offset - w->super.segment_offset) % w->super.segment_bytes == 0;
 }
 
+/* Where the cleaner of one drive writes beside another's runs, headers are late: much that must not
+ * go on without them could, meanwhile. */
+bool device_is_late(struct world *w, const struct core_io *io)
+{
+	return w->disks > 1 && !w->fair && is_header(w, io->offset) && world_chance(w, 800000);
+}
+
 static void device_write(struct world *w, struct core_io *io)
 {
 	bool catalog = io->offset < w->super.segment_offset, small = io->bytes <= 2 * DISK_SECTOR;

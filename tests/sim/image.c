@@ -6,6 +6,8 @@
  * is there, and does not wait for the crash that happens to meet it:
  *
  *   LOST       nothing of it came through
+ *   TORN       ... and headers that were being written, or had been, are neither old nor new: also
+ *              where the same was written again
  *   SUMMARIES  catalogs, headers and records did, their data did not
  *   HEADERS    catalogs and headers did, nothing else
  *   DATA       data did, nothing else
@@ -27,7 +29,7 @@
 
 #define SAMPLED 8u /* of so many keys one has its bytes compared; at the next look, the next */
 
-enum fate { LOST, SUMMARIES, HEADERS, DATA, KEPT, FATES };
+enum fate { LOST, TORN, SUMMARIES, HEADERS, DATA, KEPT, FATES };
 
 /* The newest record of a key, and what tombstones say of it. */
 struct found {
@@ -59,6 +61,7 @@ static bool comes_through(const struct image *m, uint64_t sector)
 
 	switch (m->fate) {
 	case LOST:
+	case TORN:
 		return false;
 	case SUMMARIES:
 		return in < s->summary_bytes;
@@ -71,11 +74,28 @@ static bool comes_through(const struct image *m, uint64_t sector)
 	}
 }
 
+/* Is it a header that is being written, or that no flush has covered since it was? */
+static bool is_unsure_header(const struct world *w, uint64_t sector)
+{
+	uint64_t at = sector * DISK_SECTOR % NVME_BYTES;
+
+	if (at < w->super.segment_offset || (at - w->super.segment_offset) % w->super.segment_bytes)
+		return false;
+	for (uint32_t i = 0; i < w->bag_count; i++)
+		if (w->bag[i].kind == CORE_AC_WRITE &&
+		    device_flat(w->bag[i].io) == sector * DISK_SECTOR)
+			return true;
+	return device_fate(w, sector) == DEVICE_UNSURE;
+}
+
 static const uint8_t *sector_of(const struct image *m, uint64_t sector)
 {
+	static const uint8_t torn[DISK_SECTOR];
 	enum device_fate fate = device_fate(m->w, sector);
 	bool there = fate == DEVICE_UNSURE && comes_through(m, sector);
 
+	if (m->fate == TORN && is_unsure_header(m->w, sector))
+		return torn;
 	return (there ? m->w->disk : m->w->stable) + sector * DISK_SECTOR;
 }
 
@@ -174,7 +194,8 @@ static const struct disk_catalog *catalog_of(struct image *m, const struct disk_
 
 static void fail(const struct image *m, uint32_t n, const char *what)
 {
-	static const char *const kept[FATES] = { "nothing", "summaries", "headers", "data", "all" };
+	static const char *const kept[FATES] = { "nothing", "headers torn", "summaries", "headers",
+						 "data", "all" };
 
 	world_fail(m->w, "I6: at a crash that keeps %s of what is not flushed, key %u %s",
 		   kept[m->fate], n, what);
@@ -338,7 +359,7 @@ static void check(struct world *w, enum fate fate)
 			     i % (uint32_t)w->super.segment_count);
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
 		key_check(&m, n);
-	if (fate == LOST)
+	if (fate == LOST || fate == TORN)
 		settled_check(&m);
 	if (fate == KEPT)
 		tombs_check(&m);
@@ -409,6 +430,20 @@ enum image_part image_part(const struct world *w, const struct core_event *e)
 	return in ? IMAGE_RECORD : IMAGE_HEADER;
 }
 
+static bool any_unsure_header(const struct world *w)
+{
+	const struct disk_super *s = &w->super;
+
+	for (uint32_t i = 0; i < w->drives * s->segment_count; i++) {
+		uint64_t drive = i / s->segment_count, segment = i % s->segment_count;
+		uint64_t at = s->segment_offset + segment * s->segment_bytes;
+
+		if (is_unsure_header(w, (drive * NVME_BYTES + at) / DISK_SECTOR))
+			return true;
+	}
+	return false;
+}
+
 /*
  * After an event: a flush has ended or an answer was sent, so more is owed; or a part of what is
  * read first was written, so that what came before it must be safe.
@@ -425,5 +460,7 @@ void image_look(struct world *w, bool flushed, enum image_part written)
 		check(w, HEADERS);
 	else if (flushed || (written && w->looks++ % 2))
 		check(w, others[w->images % 3]);
+	if ((w->owed || flushed) && any_unsure_header(w))
+		check(w, TORN);
 	w->owed = false;
 }

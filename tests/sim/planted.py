@@ -63,6 +63,16 @@ PLANTS = {
         "log/clean.c",
         "flush_or(dv, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);",
         "flush_or(c, false, CLEAN_DATA_SYNC, CLEAN_RECORD);"),
+    "run-writes-the-cleaners-header": (
+        "log/drive.c",
+        "if (store_opening(dv->store, kind) ||",
+        "for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++)\n\t\t"
+        "if (dv->run[i].phase == RUN_HEADER || dv->run[i].phase == RUN_HEADER_SYNC)\n\t\t\t"
+        "return NULL;\n\tif ("),
+    "cleaner-writes-a-header-again": (
+        "log/clean.c",
+        "if (store_opening(k->to->store, clean_stream(dv)))",
+        "if (false)"),
     "wake-up-lost": ("log/flush.c", "request_wake_phase(c, REQUEST_SYNC);", ""),
     "cancel-too-early": (
         "op/request.c",

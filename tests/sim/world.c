@@ -296,6 +296,8 @@ static void action_step(struct world *w)
 	if (is_device(&w->bag[i]) && !device_answers(w, drive_of(&w->bag[i])))
 		return;
 	a = w->bag[i];
+	if (a.kind == CORE_AC_WRITE && device_is_late(w, a.io))
+		return;
 	if (a.kind == CORE_AC_SYNC &&
 	    (device_flush_begin(w, a.sync.device) || (w->faults->voids && !w->fair &&
 						      world_chance(w, 900000))))

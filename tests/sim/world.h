@@ -29,7 +29,8 @@
  * (core_audit); contexts, epochs and removals that were answered survive (lives.c); an answer of
  * -ENOSPC has something that holds the room (inside.c); what is discarded is nobody's, now and
  * after a crash. After flushes, answers and writes of records the same is asked of what a crash
- * would leave then, in extreme fates of what is not flushed (image.c).
+ * would leave then, in extreme fates of what is not flushed (image.c); there a header whose write
+ * is under way is torn to nothing, also by bytes that are the same.
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H

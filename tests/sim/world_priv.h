@@ -540,6 +540,7 @@ enum image_part image_part(const struct world *w, const struct core_event *e);
 void image_look(struct world *w, bool flushed, enum image_part written);
 
 void device_io(struct world *w, struct core_io *io);
+bool device_is_late(struct world *w, const struct core_io *io);
 bool device_wrote(struct world *w, struct core_io *io);
 int device_discard(struct world *w, const struct core_range *range);
 bool device_flush_begin(struct world *w, uint32_t drive);

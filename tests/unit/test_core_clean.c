@@ -143,7 +143,158 @@ static void test_deletions_leave_the_cleaner_its_segment(void **state)
 	host_audit(&host);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, one_host_stable_boot, one_host_off)
+/* ---- headers ------------------------------------------------------------------------------- */
+
+static struct core_action late; /* the write of a header that ends after all else; kind 0: none */
+
+static uint64_t header_of(uint32_t segment)
+{
+	return host.super.segment_offset + segment * host.super.segment_bytes;
+}
+
+/* The first write of a header in the bag, from 1 on; 0 = there is none. */
+static uint32_t header_waits(void)
+{
+	const struct disk_super *p = &host.super;
+
+	for (uint32_t i = 0; i < host.bag_count; i++) {
+		const struct core_action *a = &host.bag[i];
+
+		if (a->kind == CORE_AC_WRITE && a->io->offset >= p->segment_offset &&
+		    (a->io->offset - p->segment_offset) % p->segment_bytes == 0)
+			return i + 1;
+	}
+	return 0;
+}
+
+static void make_late(uint32_t i)
+{
+	late = host.bag[i - 1];
+	host.bag[i - 1] = host.bag[--host.bag_count];
+}
+
+static void end_late(void)
+{
+	if (late.kind)
+		host.bag[host.bag_count++] = late;
+	late.kind = 0;
+}
+
+/*
+ * Would a start find the key, should power be lost now? A sector that is being written may then be
+ * neither what it was nor what it was to be, the same or not.
+ */
+static bool survives(uint32_t n)
+{
+	const struct disk_super *p = &host.super;
+	uint64_t run = 0, bound = 0;
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	for (uint32_t i = 0; i < p->segment_count; i++) {
+		bool torn = late.kind && late.io->offset == header_of(i);
+		struct store_view v;
+		size_t cursor = 0;
+
+		while (!torn && !store_next(host.core->drive[0]->store, i,
+					    one_host_stable + header_of(i), p->summary_bytes,
+					    &cursor, &v))
+			for (uint32_t k = 0; k < v.head->block_count; k++) {
+				bool tomb = v.head->type == DISK_RECORD_TOMBSTONE;
+				uint64_t lsn = tomb ? v.block[k].salt : v.head->lsn;
+				uint64_t *most = tomb ? &bound : &run;
+
+				if (!memcmp(v.block[k].key, key, ABI_KEY_BYTES) && *most < lsn)
+					*most = lsn;
+			}
+	}
+	return run > bound;
+}
+
+#define MOVED 0u /* the one block that lives in the first segment; those behind it are deleted */
+#define DEAD 11u
+#define GONE 12u /* deleted while the cleaner opens a segment */
+
+/* The cleaner writes the header of a segment that it opens, and deletions have room only there. */
+static void cleaner_opens(void)
+{
+	uint32_t n = 0;
+
+	for (; n + 6 < FULL; n += 3)
+		one_host_put_half(n);
+	for (; n < FULL; n++) /* the records of these leave room for one more */
+		assert_int_equal(one_host_put(n, 1, ABI_SQE_DURABLE), 0);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(segments_free(), STORE_RESERVE);
+	host.held = true;
+	one_host_delete_begin(MOVED + 1, DEAD);
+	for (n = 0; !header_waits(); n++) {
+		assert_true(n < 1000);
+		one_host_step();
+	}
+	make_late(header_waits());
+	assert_int_equal(host.core->drive[0]->cleaner.phase, CLEAN_HEADER);
+	for (n = 0; host.answer.res; n++) {
+		assert_true(n < 1000);
+		one_host_step();
+	}
+	assert_true(survives(MOVED) && survives(GONE) && !survives(MOVED + 1));
+}
+
+/* A deletion's record stands behind the header that the cleaner's write may tear. */
+static void test_a_late_header_undoes_no_deletion(void **state)
+{
+	(void)state;
+	cleaner_opens();
+	one_host_delete_begin(GONE, 1);
+	for (uint32_t n = 0; n < 300; n++) {
+		one_host_step();
+		assert_true(survives(MOVED));
+		assert_false(host.answer.res == 0 && survives(GONE));
+	}
+	end_late();
+	assert_int_equal(one_host_answer(), 0);
+	assert_true(host_settle(&host, 100));
+	host_audit(&host);
+}
+
+/* A block that was moved stands behind the header that the deletion's write may tear. */
+static void test_a_late_header_loses_no_moved_block(void **state)
+{
+	uint32_t first;
+
+	(void)state;
+	cleaner_opens();
+	first = segment_of(MOVED);
+	end_late();
+	one_host_delete_begin(GONE, 1);
+	if (header_waits() && header_waits() < host.bag_count)
+		make_late(host.bag_count);
+	for (uint32_t n = 0; n < 300; n++) {
+		one_host_step();
+		assert_true(survives(MOVED));
+	}
+	assert_true(segment_of(MOVED) != first);
+	assert_int_equal(one_host_put_begin(FULL, 3, 0), 0);
+	for (uint32_t n = 0; n < 600; n++) {
+		one_host_step();
+		assert_true(survives(MOVED));
+	}
+	assert_int_equal(segment_of(FULL), first); /* it is used anew */
+	end_late();
+	assert_true(host_settle(&host, 100));
+	assert_true(survives(MOVED) && !survives(GONE));
+	host_audit(&host);
+}
+
+static int off(void **state)
+{
+	end_late(); /* of a test that failed */
+	host.held = false;
+	return one_host_off(state);
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, one_host_stable_boot, off)
 
 int main(void)
 {
@@ -151,6 +302,8 @@ int main(void)
 		EACH(test_carried_tombstones_are_flushed_first),
 		EACH(test_the_furthest_tombstone_is_kept),
 		EACH(test_deletions_leave_the_cleaner_its_segment),
+		EACH(test_a_late_header_undoes_no_deletion),
+		EACH(test_a_late_header_loses_no_moved_block),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

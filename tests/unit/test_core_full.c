@@ -252,18 +252,21 @@ static bool carry_one(void)
 /* Both have put before the first run begins: how much is left of one when the other is written? */
 static uint32_t left_of(uint32_t much, uint32_t little)
 {
-	struct run *run = &host.core->drive[0]->run[DISK_LOG_DURABLE];
+	struct drive *dv = host.core->drive[0];
+	struct run *run = &dv->run[DISK_LOG_DURABLE];
 	enum run_phase phase = run->phase;
 
 	context()->plan.quota[ABI_TIER_NVME] = context_at(1)->plan.quota[ABI_TIER_NVME];
 	assert_int_equal(phase, RUN_FREE);
-	run->phase = RUN_HEADER_SYNC; /* busy, as far as the others see */
+	run->phase = RUN_HEADER_SYNC; /* busy, as far as the others see, which go one at a time */
 	run->header_sync = UINT64_MAX;
+	dv->write_failures = 1;
 	put(much, 0, MANY, ABI_SQE_DURABLE);
 	put(little, 0, FEW, ABI_SQE_DURABLE);
 	assert_int_equal(context_at(much)->dirty[DISK_LOG_DURABLE].list.count, MANY);
 	assert_int_equal(context_at(little)->dirty[DISK_LOG_DURABLE].list.count, FEW);
 	run->phase = phase;
+	dv->write_failures = 0;
 	host.held = true;
 	for (uint32_t i = 0; i < 1000 && context_at(little)->dirty_bytes; i++)
 		if (!carry_one())

@@ -451,6 +451,8 @@ static void gather(struct core *c, struct drive *dv)
 		give_up(dv);
 		return;
 	}
+	if (store_opening(k->to->store, clean_stream(dv)))
+		return; /* in a later event */
 	k->runs = k->at = 0;
 	k->voids = c->catalog.voids;
 	k->failed = k->recorded = false;
@@ -562,7 +564,9 @@ static void buffer_written(struct core *c, struct core_io *io)
 static void buffer_write(struct core *c, struct drive *dv, void *buf, uint64_t offset,
 			 uint32_t bytes)
 {
-	struct core_io *io = drive_io_get(c, dv->cleaner.to, clean_class(c));
+	bool header = dv->cleaner.phase == CLEAN_HEADER; /* others may wait for it */
+	struct core_io *io = drive_io_get(c, dv->cleaner.to,
+					  header ? ABI_CLASS_WRITEBACK : clean_class(c));
 
 	if (!io)
 		return;
@@ -580,13 +584,21 @@ static void buffer_write(struct core *c, struct drive *dv, void *buf, uint64_t o
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-/* Headers of segments that the batch opens, each once (an equal one does no harm), then a flush. */
+/* Does the batch's i-th run open its segment? It is then the first of those there. */
+static bool opens(const struct cleaner *k, uint32_t i)
+{
+	const struct store_run *place = &k->run[i].place;
+
+	return place->header_offset && (!i || k->run[i - 1].place.segment != place->segment);
+}
+
+/* Headers of segments that the batch opens, each once, then a flush. */
 static void header_step(struct core *c, struct drive *dv)
 {
 	struct cleaner *k = &dv->cleaner;
 	bool any = false;
 
-	while (k->at < k->runs && !k->run[k->at].place.header_offset)
+	while (k->at < k->runs && !opens(k, k->at))
 		k->at++;
 	if (k->failed) {
 		batch_over(c, dv, false);
@@ -601,7 +613,7 @@ static void header_step(struct core *c, struct drive *dv)
 		buffer_write(c, dv, buf, place->header_offset, DISK_SECTOR);
 	} else {
 		for (uint32_t i = 0; i < k->runs; i++)
-			any |= k->run[i].place.header_offset != 0;
+			any |= opens(k, i);
 		flush_or(dv, any, CLEAN_HEADER_SYNC, CLEAN_DATA);
 	}
 }
@@ -660,6 +672,14 @@ static void record_step(struct core *c, struct drive *dv)
 	}
 }
 
+static void headers_flushed(struct cleaner *k)
+{
+	for (uint32_t i = 0; i < k->runs; i++)
+		if (opens(k, i))
+			store_header_flushed(k->to->store, &k->run[i].place);
+	k->phase = CLEAN_DATA;
+}
+
 static void synced_step(struct core *c, struct drive *dv)
 {
 	struct cleaner *k = &dv->cleaner;
@@ -670,8 +690,10 @@ static void synced_step(struct core *c, struct drive *dv)
 		return;
 	else if (k->phase == CLEAN_RECORD_SYNC)
 		batch_over(c, dv, true);
+	else if (k->phase == CLEAN_HEADER_SYNC)
+		headers_flushed(k);
 	else
-		k->phase = k->phase == CLEAN_HEADER_SYNC ? CLEAN_DATA : CLEAN_RECORD;
+		k->phase = CLEAN_RECORD;
 }
 
 static void stop_step(struct core *c, struct drive *dv)

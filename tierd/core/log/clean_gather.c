@@ -146,8 +146,10 @@ static void take(struct core *c, struct drive *dv, struct run *run, struct conte
 }
 
 /* Elsewhere the cleaner writes as puts do: the reserve is for that drive's own. */
-static enum store_stream stream_to(const struct drive *dv)
+enum store_stream clean_stream(const struct drive *dv)
 {
+	if (dv->cleaner.hot)
+		return STORE_CACHE;
 	return dv->cleaner.to == dv ? STORE_CLEANED : STORE_DURABLE;
 }
 
@@ -164,8 +166,8 @@ int clean_gather(struct core *c, struct drive *dv, struct run *run)
 	window_fill(c, dv, &x);
 	slot = first_of(c, dv, x, k->window[0]);
 	n = chain(dv, run, x, slot);
-	err = store_append(k->to->store, k->hot ? STORE_CACHE : stream_to(dv), n,
-			   block_bytes(x, slot), block_pages(x, slot), &run->place);
+	err = store_append(k->to->store, clean_stream(dv), n, block_bytes(x, slot),
+			   block_pages(x, slot), &run->place);
 	if (err)
 		return err;
 	run->absent = 0;
@@ -252,7 +254,7 @@ int clean_gather_run(struct core *c, struct drive *dv, struct run *run)
 		if (!n)
 			continue;
 		run->place.blocks = n;
-		err = store_append_thinned(k->to->store, stream_to(dv),
+		err = store_append_thinned(k->to->store, clean_stream(dv),
 					   block_bytes(x, run->slot[0]),
 					   block_pages(x, run->slot[0]), run->absent, &run->place);
 		if (err || run->place.blocks < n)

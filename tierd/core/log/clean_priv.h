@@ -11,6 +11,9 @@
 /* The class of the cleaner's operations now. */
 uint32_t clean_class(const struct core *c);
 
+/* Where what it moves goes, of the store it moves it to. */
+enum store_stream clean_stream(const struct drive *dv);
+
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
 int clean_gather(struct core *c, struct drive *dv, struct run *run);
 

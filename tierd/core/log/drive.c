@@ -221,24 +221,17 @@ uint64_t drives_retry_ns(const struct core *c)
 }
 
 /*
- * One that can begin there; NULL = not now. None begins beside one that opens a segment, which
- * would write its header once more; and while writes fail one at a time shows whether they do yet.
+ * One that can begin there; NULL = not now. None begins beside one that opens the segment; and
+ * while writes fail one at a time shows whether they do yet.
  */
 struct run *drive_run_free(struct drive *dv, uint32_t kind)
 {
-	struct run *found = NULL;
-
-	if (dv->write_failures && drive_writes(dv, kind))
+	if (store_opening(dv->store, kind) || (dv->write_failures && drive_writes(dv, kind)))
 		return NULL;
-	for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++) {
-		struct run *run = &dv->run[i];
-
-		if (run->phase == RUN_HEADER || run->phase == RUN_HEADER_SYNC)
-			return NULL;
-		if (run->phase == RUN_FREE && !found)
-			found = run;
-	}
-	return found;
+	for (uint32_t i = CORE_RUN_FIRST(kind); i < CORE_RUN_END(kind); i++)
+		if (dv->run[i].phase == RUN_FREE)
+			return &dv->run[i];
+	return NULL;
 }
 
 /* Can a run of this kind begin on some device? */

@@ -211,10 +211,11 @@ static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
 {
 	struct drive *home = core_home(c);
 	bool carried = kind == TOMBS_CARRIED;
+	int err = store_append_tombstone(home->store, keys, carried, place);
 
-	return !store_append_tombstone(home->store, keys, carried, place) ||
-	       (evict_store_for(c, home, STORE_DURABLE) &&
-		!store_append_tombstone(home->store, keys, carried, place));
+	if (err == -ENOSPC && evict_store_for(c, home, STORE_DURABLE))
+		err = store_append_tombstone(home->store, keys, carried, place);
+	return !err;
 }
 
 /*

@@ -358,6 +358,8 @@ static int append_reserved(struct store *s, const struct need *need, bool carrie
 
 	if (s->segment_count < STORE_RESERVED_FROM)
 		return err;
+	if (store_opening(s, STORE_CLEANED))
+		return -EBUSY;
 	if (carried)
 		return append(s, STORE_CLEANED, need, 0, run);
 	if (store_free(s))
@@ -383,6 +385,13 @@ int store_append_tombstone(struct store *s, uint32_t keys, bool carried, struct 
 	if (!err)
 		run->bound = run->lsn;
 	return err;
+}
+
+bool store_opening(const struct store *s, enum store_stream stream)
+{
+	uint32_t i = s->open[stream];
+
+	return i != ABI_SLOT_NONE && s->segment[i].pending && !s->segment[i].header_done;
 }
 
 void store_header_flushed(struct store *s, const struct store_run *run)

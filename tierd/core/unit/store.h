@@ -47,7 +47,7 @@ struct store_run {
 				   * lsn by store_append_tombstone, lower it before append_done */
 	uint64_t segment_seq;
 	uint64_t header_offset;   /* 0 = the header is known to be on disk. Not 0: write it and
-				   * wait before the data; several runs may write the same bytes */
+				   * wait before the data; once for all of them (store_opening) */
 };
 
 /* Check the super block's numbers against each other. Errors: -EINVAL (why says which). */
@@ -106,6 +106,11 @@ int store_append_thinned(struct store *s, enum store_stream stream, uint64_t blo
 			 uint32_t pages, uint32_t absent, struct store_run *run);
 /* The header that the run wrote is on the medium: runs that are appended from now on need none. */
 void store_header_flushed(struct store *s, const struct store_run *run);
+/*
+ * A run under way opens the stream's segment: nothing is appended there but of its own batch. It
+ * would write the header once more, and could tear it when others rely on it.
+ */
+bool store_opening(const struct store *s, enum store_stream stream);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
 
@@ -121,7 +126,8 @@ void store_append_undo(struct store *s, const struct store_run *run);
 
 /* Place for a tombstone record of so many keys, in the durable log. As store_append; no data.
  * run->blocks says how many fit (at most a sector's). carried: by the cleaner, out of the segment
- * that it empties, where they had as many records at least. */
+ * that it empties, where they had as many records at least. -EBUSY: the cleaner opens the only one
+ * that has room. */
 int store_append_tombstone(struct store *s, uint32_t keys, bool carried, struct store_run *run);
 
 /* The last lsn that was given out: a tombstone for what is stored now reaches up to it. */
