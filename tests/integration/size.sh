@@ -21,7 +21,7 @@ assert msa["stored_bytes"] == 16 * token << 20
 assert msa["cxl_bytes"] == 4 * token << 20
 assert msa["hbm_bytes"] == (3 * 2048 + 57 * 256 << 20) + 57 * 2048 * 64 * 128
 assert abs(msa["nvme_bytes"] / (msa["stored_bytes"] / 0.85) - 1) < 1e-6
-assert msa["table_bytes"] == 16 * 8192 * (152 + 32 * (60 * 4 + 57))
+assert msa["table_bytes"] == 16 * 8192 * (282 + 32 * (60 * 4 + 57))
 assert msa["written_bytes_a_day"] == 16 * 4 * 1000 * token
 # 63 blocks a conversation, of these 7 in common; more compute at a time than a quarter holds.
 block = 32 * 8 * 65536

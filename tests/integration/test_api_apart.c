@@ -48,7 +48,10 @@ static uint32_t there(struct world *w, const tier_key key[BLOCKS])
 		if (tier_match(w->c, &key[i], 1, &found) != 1)
 			continue;
 		page = (struct tier_page){ found.block, i % BLOCK_PAGES };
-		assert_int_equal(tier_read_pages(w->r, w->c, &page, 1, 0, &lease), 1);
+		if (tier_read_pages(w->r, w->c, &page, 1, 0, &lease) != 1) {
+			assert_int_equal(tier_match(w->c, &key[i], 1, NULL), 0); /* it left */
+			continue;
+		}
 		assert_int_equal(((const uint8_t *)lease.data)[lease.bytes - 1], i);
 		tier_release(w->r, &lease);
 		count++;

@@ -312,6 +312,7 @@ static bool take_streams(struct fake *f, const struct abi_sqe *e, struct abi_cqe
 struct watcher {
 	tier_stream *s;
 	uint32_t seen; /* atomic: layers that it has got */
+	int64_t got;   /* the last answer */
 };
 
 static void *watch_layers(void *arg)
@@ -319,7 +320,8 @@ static void *watch_layers(void *arg)
 	struct watcher *k = arg;
 
 	for (uint32_t i = 0; i < WATCHED_LAYERS; i++) {
-		if (tier_stream_wait(k->s, i, time_now_ns() + LONG_NS) != 1)
+		k->got = tier_stream_wait(k->s, i, time_now_ns() + LONG_NS);
+		if (k->got != 1)
 			break;
 		atomic_store_release_u32(&k->seen, i + 1);
 	}
@@ -343,10 +345,11 @@ static void test_a_layer_and_the_event_descriptor(void **state)
 	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &k.s), 0);
 	assert_int_equal(pthread_create(&thread, NULL, watch_layers, &k), 0);
 	for (uint32_t i = 0; i < WATCHED_LAYERS && !stuck; i++) {
-		uint64_t end = time_now_ns() + LONG_NS / 2;
+		uint64_t end;
 
 		while (atomic_load_relaxed_u32(&line->wait) != i + 1)
 			sched_yield();
+		end = time_now_ns() + LONG_NS / 2;
 		usleep(200); /* it sleeps by now, as a rule */
 		atomic_store_release_u32(&line->ready, i + 1);
 		assert_int_equal(write(w->fake->client[0].event, &one, sizeof(one)), sizeof(one));
@@ -356,6 +359,7 @@ static void test_a_layer_and_the_event_descriptor(void **state)
 		stuck = atomic_load_acquire_u32(&k.seen) != i + 1;
 	}
 	pthread_join(thread, NULL);
+	assert_int_equal(k.got, 1);
 	assert_false(stuck); /* a layer was ready, and its waiter slept */
 	w->fake->hook = NULL;
 	tier_stream_close(k.s);

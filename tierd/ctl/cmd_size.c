@@ -15,8 +15,8 @@
 #define HOT_BLOCKS 64u	   /* of each sparse layer and group: four times what a step chooses */
 #define STORE_FULL 85u	   /* percent of a store that are blocks; cleaning takes the rest */
 #define CXL_PART 4u	   /* one of so many stored bytes is in CXL */
-#define TABLE_BLOCK 152u   /* bytes beside the tiers of a block, */
-#define TABLE_PAGE 32u	   /* and of a page: docs/decisions/008 */
+#define TABLE_BLOCK 282u   /* bytes beside the tiers that a block in one lane is charged with */
+#define TABLE_PAGE 32u	   /* (docs/decisions/032), and of a page (008) */
 #define NUMBER_MOST 1e9
 #define BYTES_MOST 1e18
 
