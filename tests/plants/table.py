@@ -143,6 +143,10 @@ bug("holds-not-recounted", CORE + "audit/audit_work.c", "if (n->holds != use->ho
 bug("old-reference-lives", CORE + "book/block_list.c",
     "b->state != ABI_BLOCK_FREE &&\n\t       b->epoch == (uint32_t)x->spec.epoch;",
     "b->state != ABI_BLOCK_FREE;", "test_core_walks")
+bug("old-epoch-acknowledged", CORE + "op/put.c",
+    "if (!p->res && p->epoch != p->ctx->spec.epoch) {", "if (0) {", "test_core_walks")
+bug("old-epoch-taken-for-want-of-room", CORE + "op/put_commit.c",
+    "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;", "return 0;", "test_core_flush")
 bug("all-tenants-in-one-lane", CORE + "book/lane.c", "return account % LANES;",
     "return 0;", "test_core_lane")
 

@@ -20,10 +20,6 @@ PLANTS = {
         "\t\tc->reclaim.quarantined[tier] -= bytes;\n",
         "\t\t;\n"),
     "orphans-kept": ("place/prefix.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
-    "old-epoch-acknowledged": (
-        "op/put_commit.c",
-        "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;",
-        "return 0;"),
     "commit-offset-trusted": (
         "op/put_commit.c",
         "r->sqe.arg_offset > k->open.staging_bytes ||\n\t    bytes > k->open.staging_bytes "

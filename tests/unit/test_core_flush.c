@@ -315,6 +315,28 @@ static void raise_epoch(void)
 	assert_int_equal(core_context_epoch(host.core, host.context[0].id, 0, 0), 0);
 }
 
+/* A put that its epoch does not outlive is stale, however far it has come, and nothing else. */
+static void test_a_put_is_of_its_epoch(void **state)
+{
+	uint32_t steps = 0;
+
+	for (; one_host_put_begin(0, 3, ABI_SQE_DURABLE) == 0; steps++) {
+		for (uint32_t i = 0; i < steps && host.answer.res > 0; i++)
+			if (host.bag_count)
+				host_carry(&host, 0);
+			else
+				host_tick(&host, MS);
+		if (host.answer.res <= 0)
+			break;
+		raise_epoch();
+		assert_int_equal(one_host_answer(), -ESTALE);
+		one_host_off(state);
+		setup(state);
+	}
+	assert_int_equal(host.answer.res, 0);
+	assert_true(steps >= 6); /* a copy, header and flush, data, record, flush */
+}
+
 static void remove_other(void)
 {
 	host_context_remove(&host, 1);
@@ -602,6 +624,7 @@ int main(void)
 		EACH(test_a_dropped_segment_delays_no_durable_put),
 		EACH(test_nothing_is_suspect_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
+		EACH(test_a_put_is_of_its_epoch),
 		EACH(test_a_header_waits_for_what_ended_a_life),
 		EACH(test_a_suspect_record_does_not_come_back),
 		EACH(test_a_suspect_without_a_tombstone_stays),
