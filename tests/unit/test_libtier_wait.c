@@ -343,6 +343,8 @@ static void test_a_layer_and_the_event_descriptor(void **state)
 	w->fake->hook = take_streams;
 	assert_true(tier_event_fd(w->t) >= 0);
 	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &k.s), 0);
+	while (!atomic_load_acquire_u32(&line->generation)) /* it is taken: no layer is ready */
+		sched_yield();
 	assert_int_equal(pthread_create(&thread, NULL, watch_layers, &k), 0);
 	for (uint32_t i = 0; i < WATCHED_LAYERS && !stuck; i++) {
 		uint64_t end;
