@@ -88,19 +88,12 @@ static pid_t punch_on(struct client *c)
 	}
 }
 
-static void wait_for_hole(uint64_t after)
+/* For one more than there were. */
+static void wait_for_more(const uint64_t *holes, uint64_t before)
 {
-	for (uint32_t i = 0; i < PATIENCE_MS && atomic_load_acquire_u64(&board->holes) == after;
-	     i++)
+	for (uint32_t i = 0; i < PATIENCE_MS && atomic_load_acquire_u64(holes) == before; i++)
 		usleep(1000);
-	CHECK(atomic_load_acquire_u64(&board->holes) > after);
-}
-
-static void wait_for_refusal(void)
-{
-	for (uint32_t i = 0; i < PATIENCE_MS && !atomic_load_acquire_u64(&board->refused_holes);
-	     i++)
-		usleep(1000);
+	CHECK(atomic_load_acquire_u64(holes) > before);
 }
 
 static void punch_off(pid_t pid)
@@ -176,7 +169,7 @@ static void by_unsealed(struct isolation *w)
 		}
 		CHECK(rc == 0);
 		pid = punch_on(&c);
-		wait_for_hole(holes);
+		wait_for_more(&board->holes, holes);
 		rc = rings ? 0 : ask_context(&c, WIRE_CTX_OPEN, "shared", &a);
 		if (rc == 0)
 			submit_on(&c, rings ? 0 : a.info.context_id, 300);
@@ -194,11 +187,11 @@ static void by_sealing(struct isolation *w)
 
 	CHECK(client_open_unsealed(&c, &w->d, STAGING) == 0);
 	pid = punch_on(&c);
-	wait_for_hole(0);
+	wait_for_more(&board->holes, 0);
 	client_seal(&c);
 	CHECK(ask_context(&c, WIRE_CTX_OPEN, "shared", &a) == 0);
 	submit_on(&c, a.info.context_id, PATIENCE_MS);
-	wait_for_refusal();
+	wait_for_more(&board->refused_holes, 0);
 	punch_off(pid);
 	drop(&c);
 }

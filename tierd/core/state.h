@@ -165,7 +165,13 @@ static inline bool drive_writes(const struct drive *dv, uint32_t kind)
 	return false;
 }
 
-/* ... anywhere? */
+/* ... of either kind? */
+static inline bool drive_busy(const struct drive *dv)
+{
+	return drive_writes(dv, DISK_LOG_CACHE) || drive_writes(dv, DISK_LOG_DURABLE);
+}
+
+/* Is a run of the kind under way anywhere? */
 static inline bool drives_write(const struct core *c, uint32_t kind)
 {
 	for (uint32_t i = 0; i < c->drives; i++)

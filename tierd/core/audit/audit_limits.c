@@ -152,8 +152,7 @@ static void audit_left(struct audit *a, const struct drive *dv)
 	if (dv->unlisted && (named || !store_is_empty(dv->store)))
 		audit_tell(a, "drive %u was drained, and %s", dv->device,
 			   named ? "is in the catalog" : "something lies there");
-	if (dv->unlisted && (!dv->leaving || clean_busy(dv) || drive_writes(dv, DISK_LOG_CACHE) ||
-			     drive_writes(dv, DISK_LOG_DURABLE)))
+	if (dv->unlisted && (!dv->leaving || clean_busy(dv) || drive_busy(dv)))
 		audit_tell(a, "drive %u was drained, and is written to", dv->device);
 	if (clean_busy(dv) && (dv->cleaner.to != dv && dv->cleaner.to->unlisted))
 		audit_tell(a, "drive %u moves to one that was drained", dv->device);

@@ -55,7 +55,7 @@ static bool works(const struct drive *dv)
 	const struct prover *p = &dv->prover;
 
 	return dv->sync_wanted || dv->sync_running || p->next != p->count || clean_busy(dv) ||
-	       drive_writes(dv, DISK_LOG_CACHE) || drive_writes(dv, DISK_LOG_DURABLE);
+	       drive_busy(dv);
 }
 
 /* Is anything under way, waiting, or coming soon, that needs a device or tells what is dead? */

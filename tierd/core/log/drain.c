@@ -96,7 +96,7 @@ int core_drive_set(struct core *c, uint64_t store_id, enum core_drive_deed deed,
 /* Nothing may be under way there when the cleaner begins, nor wait for its flush. */
 static bool is_still(struct drive *dv)
 {
-	if (drive_writes(dv, DISK_LOG_CACHE) || drive_writes(dv, DISK_LOG_DURABLE))
+	if (drive_busy(dv))
 		return false;
 	if (dv->unflushed_head != dv->unflushed_tail)
 		sync_want(dv);

@@ -84,7 +84,6 @@ static struct tables_user *user_take(struct core *c, uint32_t uid)
 	return u;
 }
 
-
 /* ---- addresses ---------------------------------------------------------------------------- */
 
 static uint64_t addresses_of(const struct core_context_plan *plan)
