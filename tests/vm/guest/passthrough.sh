@@ -3,7 +3,7 @@
 # controller is taken off the bus under it.
 # modules: nvme
 # disk: 96M 16M
-# seconds: 300
+# seconds: 600
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
