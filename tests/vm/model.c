@@ -119,14 +119,24 @@ static void new_right(struct view *v, int fd, struct right made)
 		}
 }
 
-/* A view lost its descriptor or its mapping. */
+static uint32_t views(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < VIEWS_MAX; i++)
+		n += is_there(&m.view[i]);
+	return n;
+}
+
+/* A view lost its descriptor or its mapping. The region goes with the last one. */
 static void let_go(struct view *v)
 {
-	if (is_there(v) || --v->right->views || v->right->role != OWNER || m.left)
-		return;
-	for (uint32_t i = 0; i < VIEWS_MAX; i++)
+	bool end = !is_there(v) && !--v->right->views && v->right->role == OWNER && !m.left;
+
+	for (uint32_t i = 0; end && i < VIEWS_MAX; i++)
 		m.right[i].revoked = true;
-	memset(m.full, 0, sizeof(m.full));
+	if (end || !views())
+		memset(m.full, 0, sizeof(m.full));
 }
 
 /* ---- touches -------------------------------------------------------------------------------- */
@@ -498,14 +508,12 @@ static void change_view(struct view *v)
 static void count_chunks(void)
 {
 	struct tier_mem_status s = status();
-	uint32_t full = 0, views = 0;
+	uint32_t full = 0;
 
 	for (uint32_t i = 0; i < slots; i++)
 		full += m.full[i];
-	for (uint32_t i = 0; i < VIEWS_MAX; i++)
-		views += is_there(&m.view[i]);
 	same("chunks that are used", (int64_t)s.used, full);
-	same("regions", (int64_t)s.regions, views > 0);
+	same("regions", (int64_t)s.regions, views() > 0);
 	same("the sum", (int64_t)(s.free + s.held + s.used + s.retired), (int64_t)s.total);
 }
 
@@ -533,7 +541,6 @@ static void sequence(void)
 		do_unmap(v);
 		if (is_there(v))
 			fail("a view stays");
-		memset(m.full, 0, !some_view() ? sizeof(m.full) : 0);
 		count_chunks();
 		look_around();
 	}
