@@ -9,6 +9,7 @@ CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
                      $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
                      $(call objects,plain,cuda/ref/msa.c cuda/ref/layout.c)
+CUDA_DOOR  := $(call objects,plain,cuda/device/door.c libtier/base/cuda_driver.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
@@ -29,7 +30,7 @@ $(CUDA_OUT)/ptx/%.o: $(CUDA_OUT)/ptx/%.cc
 	@echo '  CXX   $@'
 	@$(CUDA_CXX) -O1 -w -ffp-contract=off -MMD -MP -c -o $@ $<
 .SECONDARY: $(CUDA_PTX:=.cc)
-$(CUDA_TEST): $(CUDA_TEST_OBJECTS)
+$(CUDA_TEST): $(CUDA_TEST_OBJECTS) $(CUDA_DOOR)
 	@echo '  LINK  $@'
 	@$(CUDA_CXX) -o $@ $^
 -include $(patsubst %.o,%.d,$(CUDA_TEST_OBJECTS))
@@ -48,7 +49,7 @@ $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/te
   integration/test_api_device integration/test_api_kernels integration/test_device_faults \
   integration/test_api_gpu)): $(STANDIN)
 # Kernels on the model of the device, in a C program.
-CUDA_CASES := main decode index era layout whole words wrappers
+CUDA_CASES := main device decode index era layout whole words wrappers
 CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
 ifneq ($(CUDA_HERE),)
 $(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
@@ -67,7 +68,12 @@ $(MEASURE): $(call objects,plain,cuda/contract/measure.c libtier/base/cuda_drive
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
--include $(O)/plain/obj/cuda/contract/measure.d
+FIGURES := $(CUDA_OUT)/figures
+FIGURES_C := $(wildcard cuda/device/*.c) libtier/base/cuda_driver.c
+$(FIGURES): $(call objects,plain,$(FIGURES_C)) $(CUDA_KERNELS)
+	@echo '  LINK  $@'
+	@$(CUDA_CXX) -o $@ $^
+-include $(FIGURES_C:%.c=$(O)/plain/obj/%.d) $(O)/plain/obj/cuda/contract/measure.d
 -include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d \
          $(O)/plain/obj/cuda/ref/layout.d
 

@@ -237,8 +237,8 @@ void words_cases(std::vector<cuda_case> &to)
 			       chunks_missing, tiers });
 	to.push_back({ "words: the context was removed", removed, 0 });
 	to.push_back({ "words: the index was let go of", index_left, 0 });
-	to.push_back({ "words: the index has changed", words_have_changed, 0 });
+	to.push_back({ "words: the index has changed", words_have_changed, 0, true });
 	for (uint32_t loads = 0; loads < 9; loads++)
 		to.push_back({ say("words: they change before load %u", loads), changes_amid,
-			       loads });
+			       loads, true });
 }
