@@ -124,9 +124,9 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 			>$$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
 		grep '^#' $$folder/log; \
 	done
-gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
+gpu-check: $(CONTRACT) $(MEASURE) $(FIGURES) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
 	$(O)/plain/tests/integration/test_api_device | $(O)/plain/tierd $(O)/plain/tierctl
-	@cuda/gpu-check $(O)
+	@cuda/gpu-check $(O) $(STAGES)
 
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
