@@ -47,13 +47,16 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
   integration/test_api_device integration/test_api_kernels integration/test_device_faults \
-  integration/test_api_gpu)): $(STANDIN)
+  integration/test_api_gpu integration/test_device_door)): $(STANDIN)
 # Kernels on the model of the device, in a C program.
 CUDA_CASES := main device decode index era layout whole words wrappers
 CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
 ifneq ($(CUDA_HERE),)
-$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
-$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): LDFLAGS += -Wl,--no-as-needed -lstdc++
+DOOR_TESTS := $(VARIANTS:%=$(O)/%/tests/integration/test_device_door)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu) $(DOOR_TESTS): $(CUDA_KERNELS)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu) $(DOOR_TESTS): \
+	LDFLAGS += -Wl,--no-as-needed -lstdc++
+$(DOOR_TESTS): $(call objects,plain,cuda/device/door.c)
 endif
 
 # --- what we rely on in a driver
@@ -125,7 +128,7 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 		grep '^#' $$folder/log; \
 	done
 gpu-check: $(CONTRACT) $(MEASURE) $(FIGURES) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
-	$(O)/plain/tests/integration/test_api_device | $(O)/plain/tierd $(O)/plain/tierctl
+	$(O)/plain/tests/integration/test_device_door | $(O)/plain/tierd $(O)/plain/tierctl
 	@cuda/gpu-check $(O) $(STAGES)
 
 .PHONY: cuda-test cuda-plants
