@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and values of launch.def; cuda/contract/shapes.c compares them with the driver's header. */
+/* Shapes and values of launch.def; cuda/contract/shapes.c has them beside the driver's header. */
 #ifndef CUDA_DEVICE_LAUNCH_H
 #define CUDA_DEVICE_LAUNCH_H
 
@@ -10,11 +10,11 @@
 #define CUDA_SHARED_DEFAULT 49152u     /* what may be asked for without it */
 #define CUDA_MANAGED_GLOBAL 1u
 #define CUDA_CAPTURE_RELAXED 2
+#define CUDA_ATTRIBUTE_MULTIPROCESSORS 16
 #define CUDA_ATTRIBUTE_MEMORY_KHZ 36
 #define CUDA_ATTRIBUTE_MEMORY_BITS 37
 #define CUDA_ATTRIBUTE_MAJOR 75
 #define CUDA_ATTRIBUTE_MINOR 76
-#define CUDA_ATTRIBUTE_COMPUTE_MODE 20
 #define CUDA_ATTRIBUTE_HOST_POINTER 91 /* registered memory has the processor's address */
 
 struct cuda_module;

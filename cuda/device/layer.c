@@ -11,7 +11,6 @@
 #define REPEATS_MOST 32u
 #define ROUNDS 5u
 #define CTAS_PER_SM 2u
-#define MULTIPROCESSORS 16 /* an attribute */
 #define KEY_BYTES ((uint64_t)MSA_TOKENS * MSA_DIM * 2) /* of a block */
 #define TEMPLATE_BLOCKS 32u
 
@@ -204,7 +203,7 @@ static cuda_result fill_rest(struct layer *l)
 cuda_result layer_open(struct layer *l, struct door *d, uint32_t tokens)
 {
 	int32_t sms = 1;
-	cuda_result told = d->cu.device_attribute(&sms, MULTIPROCESSORS, 0);
+	cuda_result told = d->cu.device_attribute(&sms, CUDA_ATTRIBUTE_MULTIPROCESSORS, 0);
 
 	*l = (struct layer){ .d = d, .blocks = tokens / MSA_TOKENS };
 	l->repeats = l->blocks / MSA_TOP < REPEATS_MOST ? l->blocks / MSA_TOP : REPEATS_MOST;
