@@ -140,9 +140,18 @@ cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden 
 cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a case must find each
 	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
 
-# In `make test`: two schedules a case, and all plants.
+# In `make test`: two schedules a case, and all plants; the door by a driver that knows no newer PTX
+# than it asks for, and graphs of a layer whose pages lie on the device, then on the host.
 CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract \
-             cuda/test/refusals
+             $(CUDA_OUT)/test-door $(CUDA_OUT)/test-layer cuda/test/refusals
+$(CUDA_OUT)/test-door: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nSTANDIN_CUDA=12000 LD_LIBRARY_PATH=%s exec %s %s\n' '$(CUDA_OUT)' \
+		'$(CUDA_TEST)' '--door device --schedules 1 --only rows' >$@ && chmod +x $@
+$(CUDA_OUT)/test-layer: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s host 4096\n' '$(CUDA_OUT)' '$(FIGURES)' >$@ && \
+		chmod +x $@
 $(CUDA_OUT)/test-contract: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \
@@ -154,6 +163,6 @@ $(CUDA_OUT)/test-plants: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec cuda/test/plants %s\n' '$(CUDA_TEST)' >$@ && chmod +x $@
 ifneq ($(CUDA_HERE),)
-test-run: $(CUDA_TEST) $(CONTRACT) $(STANDIN) $(CUDA_RUNS)
+test-run: $(CUDA_TEST) $(CONTRACT) $(FIGURES) $(STANDIN) $(CUDA_RUNS)
 EXTRA_TESTS += $(CUDA_RUNS)
 endif
