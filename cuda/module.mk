@@ -147,7 +147,7 @@ CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-c
 $(CUDA_OUT)/test-door: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nSTANDIN_CUDA=12000 LD_LIBRARY_PATH=%s exec %s %s\n' '$(CUDA_OUT)' \
-		'$(CUDA_TEST)' '--door device --schedules 1 --only rows' >$@ && chmod +x $@
+		'$(CUDA_TEST)' '--door device --schedules 1 --only wrappers' >$@ && chmod +x $@
 $(CUDA_OUT)/test-layer: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s host 4096\n' '$(CUDA_OUT)' '$(FIGURES)' >$@ && \

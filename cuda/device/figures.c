@@ -61,16 +61,6 @@ static struct counts counts_of(const struct door *d)
 
 /* ---- the layer ------------------------------------------------------------------------------- */
 
-/* Bytes a second that the device's memory can give; 0: it does not say. */
-static double peak_of(const struct door *d)
-{
-	int32_t khz = 0, bits = 0;
-
-	d->cu.device_attribute(&khz, CUDA_ATTRIBUTE_MEMORY_KHZ, 0);
-	d->cu.device_attribute(&bits, CUDA_ATTRIBUTE_MEMORY_BITS, 0);
-	return 2e3 * khz * bits / 8;
-}
-
 /* Bytes a second that a copy within the device reads and writes. */
 static double copy_rate(struct door *d, uint64_t dst, uint64_t src, size_t bytes)
 {
@@ -105,7 +95,7 @@ static void time_layer(struct door *d, uint32_t tokens)
 	struct cuda_run *layers, *mains;
 	struct layer l;
 	uint64_t ns;
-	double bytes, rate, copy, peak = peak_of(d);
+	double bytes, rate, copy;
 
 	must(d, layer_open(&l, d, tokens), "a layer");
 	must(d, layer_graph(&l, count, &layers), "a graph of layers");
@@ -117,10 +107,6 @@ static void time_layer(struct door *d, uint32_t tokens)
 	printf("figure layer_us %.2f\n", (double)ns / 1e3 / count);
 	printf("figure layer_gbs %.1f\n", rate / 1e9);
 	printf("figure layer_of_copy %.3f\n", rate / copy);
-	if (peak > 0)
-		printf("figure decode_of_ceiling %.3f\n", rate / peak);
-	else
-		printf("# the device does not say how fast its memory is\n");
 	must(d, layer_main_graph(&l, &mains), "a graph of main branches");
 	must(d, layer_time(d, mains, &ns), "main branches");
 	printf("figure main_us %.2f\n", (double)ns / 1e3 / l.repeats);
