@@ -143,7 +143,8 @@ cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a ca
 # In `make test`: two schedules a case, and all plants; the door by a driver that knows no newer PTX
 # than it asks for, and graphs of a layer whose pages lie on the device, then on the host.
 CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract \
-             $(CUDA_OUT)/test-door $(CUDA_OUT)/test-layer cuda/test/refusals
+             $(CUDA_OUT)/test-door $(CUDA_OUT)/test-layer cuda/test/refusals \
+             cuda/test/gpu-check-ends
 $(CUDA_OUT)/test-door: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nSTANDIN_CUDA=12000 LD_LIBRARY_PATH=%s exec %s %s\n' '$(CUDA_OUT)' \
