@@ -151,8 +151,8 @@ $(CUDA_OUT)/test-door: cuda/module.mk
 		'$(CUDA_TEST)' '--door device --schedules 1 --only wrappers' >$@ && chmod +x $@
 $(CUDA_OUT)/test-layer: cuda/module.mk
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s host 4096\n' '$(CUDA_OUT)' '$(FIGURES)' >$@ && \
-		chmod +x $@
+	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s host 4096\n' '$(CUDA_OUT)' \
+		'$(FIGURES)' >$@ && chmod +x $@
 $(CUDA_OUT)/test-contract: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \

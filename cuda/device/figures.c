@@ -90,7 +90,7 @@ static void check_out(struct layer *l, float *out)
 
 static void time_layer(struct door *d, uint32_t tokens)
 {
-	static float out[LAYER_OUT];
+	float out[LAYER_OUT];
 	const uint32_t count = counts_of(d).layers;
 	struct cuda_run *layers, *mains;
 	struct layer l;
@@ -315,7 +315,7 @@ static uint64_t register_pages(struct layer *l, uint64_t *at)
 
 static void time_host(struct door *d, uint32_t tokens)
 {
-	static float device_has[LAYER_OUT], host_has[LAYER_OUT];
+	float device_has[LAYER_OUT], host_has[LAYER_OUT];
 	struct cuda_run *run;
 	struct layer l;
 	uint64_t at, host, ns;

@@ -75,7 +75,7 @@ static void launch_once(struct door *d, struct cuda_run *run, const struct msa_e
 
 _Noreturn void figures_victim(int memory, int shared)
 {
-	static float want[LAYER_OUT], got[LAYER_OUT];
+	float want[LAYER_OUT], got[LAYER_OUT];
 	struct shared *s = map_shared(shared);
 	struct cuda_run *run;
 	struct msa_era era;

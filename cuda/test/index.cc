@@ -39,9 +39,9 @@ struct index_run {
 	std::string compare_choice(uint32_t row, const float *score);
 };
 
-/* The rows of a request are tokens ahead: each sees one more, the last one of the first request all.
- * Each request stands where no other does, and has a table of its own, in which keys lie another
- * way. */
+/* The rows of a request are tokens ahead: each sees one more, the last one of the first request
+ * all. Each request stands where no other does, and has a table of its own, in which keys lie
+ * another way. */
 index_run::index_run(const index_shape &of, uint32_t seed) : shape(of)
 {
 	const uint64_t tokens = (uint64_t)of.blocks * MSA_TOKENS;
