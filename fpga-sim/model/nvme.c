@@ -370,3 +370,13 @@ uint32_t nvme_used(const struct nvme *n, uint32_t drive, bool io)
 
 	return behind(n, q->taken, q->tail);
 }
+
+uint32_t nvme_no_head(const struct nvme *n, uint32_t drive, bool io, uint64_t which)
+{
+	const struct queue *q = &n->drive[drive].queue[io ? IO : ADMIN];
+	uint32_t free = nvme_entries(n) - 1 - behind(n, q->taken, q->tail);
+
+	if (which & 1 || free == 0)
+		return (uint32_t)(which & 0xffff) | nvme_entries(n);
+	return behind(n, 0, q->tail + 1 + (uint32_t)(which >> 1) % free);
+}

@@ -64,5 +64,7 @@ bool nvme_rung(const struct nvme *n);
 /* Entries that are in a submission queue, as far as the drive has said. */
 uint32_t nvme_used(const struct nvme *n, uint32_t drive, bool io);
 uint32_t nvme_entries(const struct nvme *n); /* of a queue */
+/* An SQHD that changes nothing, one of many. */
+uint32_t nvme_no_head(const struct nvme *n, uint32_t drive, bool io, uint64_t which);
 
 #endif

@@ -69,7 +69,8 @@ module device #(
 );
   if (IW > SLOT_LOG || MSHRS < 1 || CLEANS < 1 || UNITS < 2 || UNITS > 128 || UNITS != 1 << UW ||
       UNIT_LOG < 1 || UNIT_LOG > 6 || TAGW > 16 || FW > 46 || DRIVES < 1 || DRIVES > 2 ||
-      QUEUE_LOG < 1 || QUEUE_LOG > 9 || LINE_LOG < 6 || LINE_LOG + UNIT_LOG > 14) $error("illegal parameters");
+      QUEUE_LOG < 1 || QUEUE_LOG > 9 || LINE_LOG < 6 || LINE_LOG + UNIT_LOG > 14)
+    $error("illegal parameters");
   wire [5:0] b = PLANTS != 0 ? bug : '0;
 
   logic req_valid, req_ready, req_write, req_bad, req_poison;
@@ -280,16 +281,15 @@ module device #(
     .mshrs_used({{(31-MW){1'b0}}, mshrs_used}), .units(UNITS), .unit_lines(32'd1 << UNIT_LOG),
     .windows(WINDOWS), .units_used({{(31-UW){1'b0}}, units_used}), .clock, .flash_tries,
     .flash_timeout, .dirty_most, .clean_wait, .dirty_lines, .cleans(CLEANS), .win_lead,
-    .drives(DRIVES), .drives_ready(started), .queue(32'd1 << QUEUE_LOG), .wrong_entries_up(wrong_up),
-    .stage_most, .win_addr, .win_length, .win_deadline, .win_class, .win_limit, .win_go,
-    .win_release, .win_mark, .win_state,
-    .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write), .refusals_up(fail),
-    .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20), .retries_up(again),
+    .drives(DRIVES), .drives_ready(started), .queue(32'd1 << QUEUE_LOG), .stage_most, .win_addr,
+    .win_length, .win_deadline, .win_class, .win_limit, .win_go, .win_release, .win_mark,
+    .win_state, .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write),
+    .refusals_up(fail), .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20), .retries_up(again),
     .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
     .fills_up(fill && !broken), .broken_fills_up(fill && broken),
     .flash_reads_up(flash_read_up), .flash_writes_up(flash_write_up),
     .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up),
-    .timeouts_up(timeout_up), .cleaned_up(clean_end && !broken),
+    .timeouts_up(timeout_up), .wrong_entries_up(wrong_up), .cleaned_up(clean_end && !broken),
     .broken_cleans_up(clean_end && broken),
     .staged_reads_up(staged), .units_taken_up(probe && probe_first), .units_came_up(unit_came),
     .units_broken_up(unit_broken), .units_freed_up(unit_free), .skips_up(probe && !hold),

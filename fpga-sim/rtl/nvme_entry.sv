@@ -1,5 +1,5 @@
-// What a drive reads, as 64 bytes: an entry of a submission queue, made of the little that is kept of
-// it; or eight entries of a list of pages, made of their own address. Combinational, no state.
+// What a drive reads, as 64 bytes: an entry of a submission queue, made of the little that is kept
+// of it; or eight entries of a list of pages, made of their own address. Combinational, no state.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module nvme_entry #(
@@ -52,7 +52,8 @@ module nvme_entry #(
     endcase
   end
   for (genvar g = 0; g < 8; g++) begin : g_page
-    assign list[g*64 +: 64] = {18'd0, at[45:12] + 34'({at[11:6], 3'(g)}) + {33'd0, !bug_list}, 12'd0};
+    wire [33:0] page = at[45:12] + 34'({at[11:6], 3'(g)}) + {33'd0, !bug_list};
+    assign list[g*64 +: 64] = {18'd0, page, 12'd0};
   end
   assign bytes = is_list ? list : entry;
   wire unused = &{1'b0, at[5:0]};

@@ -17,7 +17,8 @@ module nvme_start #(
   input  logic answer_valid, answer_error
 );
   localparam logic [3:0] AQA = 0, ASQ = 1, ACQ = 2, CC = 3, READ_CSTS = 4, WAIT_CSTS = 5,
-                         CREATE_CQ = 6, WAIT_CQ = 7, CREATE_SQ = 8, WAIT_SQ = 9, NEXT = 10, IDLE = 11;
+                         CREATE_CQ = 6, WAIT_CQ = 7, CREATE_SQ = 8, WAIT_SQ = 9, NEXT = 10,
+                         IDLE = 11;
   logic [3:0] step;
   wire [63:0] queues = {15'd0, 1'b1, 27'd0, drive, 20'd0};
   assign set_valid = step <= READ_CSTS;

@@ -41,6 +41,7 @@ struct phase {
 	uint32_t gaps;           /* cycles in which no request begins */
 	uint32_t stalls;         /* cycles in which a ready is low */
 	bool random;             /* one of many */
+	bool full_rate;          /* all hit: a look-up a cycle */
 	bool late_ready;         /* ready only after valid was seen */
 	uint32_t dram_cycles;    /* latency */
 	uint32_t flash_least, flash_most; /* cycles */
@@ -223,7 +224,10 @@ void bench_cycle(struct bench *b);
 uint64_t bench_register(struct bench *b, uint32_t offset);
 void bench_set_register(struct bench *b, uint32_t offset, uint64_t value);
 
-/* bug: 0, or a planted one. sick: how the last drive fails at its start (drives.c). Errors: -ENOMEM, -EIO (registers without sense). */
+/*
+ * bug: 0, or a planted one. sick: how the last drive fails at its start, 0: not. Errors: -ENOMEM,
+ * -EIO (registers without sense).
+ */
 int bench_open(struct bench **out, const char *wave, uint8_t bug, uint32_t sick);
 void bench_close(struct bench *b);
 
@@ -245,7 +249,7 @@ void parts_sample(struct bench *b);
 void drives_open(struct bench *b, uint32_t sick);
 void drives_drive(struct bench *b);
 void drives_sample(struct bench *b);
-uint32_t drives_sickest(void); /* of the ways to fail at the start */
+uint32_t drives_sickest(void); /* ways to fail at the start */
 
 /* stream.c: opens windows, watches, releases and stops them, all at random. */
 void stream_step(struct bench *b);

@@ -279,7 +279,8 @@ static void ask_post(struct bench *b, struct order *o)
 	b->in.dma_valid = b->in.dma_write = true;
 	b->in.dma_addr = p->cq + 16ull * p->cq_tail;
 	put(entry, 0, NOT_ABORTED, 8);
-	put(entry, 8, garbled ? bench_random(b) & 0xffff : p->sq_head, 2);
+	put(entry, 8, garbled ? nvme_no_head(b->nvme, o->drive, !o->abort, bench_random(b)) :
+				p->sq_head, 2);
 	put(entry, 10, !o->abort, 2);
 	put(entry, 12, o->cid, 2);
 	put(entry, 14, status_of(o) << 1 | p->phase, 2);
