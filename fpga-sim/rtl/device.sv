@@ -15,7 +15,7 @@ module device #(
   parameter int SLOT_LOG = 6,   // log2 of the requests inside; the latency of DRAM x a flit a cycle
   parameter int IDW = 12,       // bits of the host's tags; CXL.mem has 16
   parameter int DRIVES = 2,     // NVMe drives, 1 or 2; ITME has two
-  parameter int QUEUE_LOG = 5,  // log2 of the entries of a queue of theirs, 1 to 9
+  parameter int QUEUE_LOG = 4,  // log2 of the entries of their queues, 1 to 9; a command more waits
   parameter int PLANTS = 0,     // 1: `bug` chooses a planted bug
   localparam int WAYS = 16,     // ITME's
   localparam int WW = 4, localparam int METAW = WAYS * (TAGW + 6),
@@ -284,8 +284,8 @@ module device #(
     .drives(DRIVES), .drives_ready(started), .queue(32'd1 << QUEUE_LOG), .stage_most, .win_addr,
     .win_length, .win_deadline, .win_class, .win_limit, .win_go, .win_release, .win_mark,
     .win_state, .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write),
-    .refusals_up(fail), .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20), .retries_up(again),
-    .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
+    .refusals_up(fail), .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20),
+    .retries_up(again), .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
     .fills_up(fill && !broken), .broken_fills_up(fill && broken),
     .flash_reads_up(flash_read_up), .flash_writes_up(flash_write_up),
     .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up),

@@ -6,7 +6,7 @@
 `default_nettype none
 module nvme #(
   parameter int DRIVES = 2,     // 1 or 2
-  parameter int QLOG = 5,       // log2 of the entries of a queue, 1 to 9
+  parameter int QLOG = 4,       // log2 of the entries of a queue, 1 to 9
   parameter int LINE_LOG = 6, parameter int UNIT_LOG = 2,
   parameter int IW = 5,         // bits of the register in a command's number
   parameter int LW = 19, parameter int PW = 15,  // bits of a line's number, of a place's

@@ -5,7 +5,7 @@
 module nvme_entry #(
   parameter int LINE_LOG = 6,   // log2 of the flits of a line, at least 6
   parameter int UNIT_LOG = 2,   // log2 of the lines of a unit
-  parameter int QLOG = 5,       // log2 of the entries of a queue
+  parameter int QLOG = 4,       // log2 of the entries of a queue
   parameter int LW = 19, parameter int PW = 15,  // bits of a line's number, of a place's
   parameter int IW = 5          // bits of the register in a command's number
 ) (

@@ -4,7 +4,7 @@
 `default_nettype none
 module nvme_start #(
   parameter int DRIVES = 2,  // 1 or 2
-  parameter int QLOG = 5     // log2 of the entries of a queue
+  parameter int QLOG = 4     // log2 of the entries of a queue
 ) (
   input  logic clk, rst, bug_csts,
   output logic [1:0] started, output logic drive,  // which is being started

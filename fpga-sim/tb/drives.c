@@ -344,9 +344,9 @@ static void ask_something(struct bench *b)
 	o = due_order(b);
 	if (o && (first || !ask_entry(b, 0)))
 		ask_post(b, o);
-	else if (!o && !ask_entry(b, first) && !ask_entry(b, !first) &&
-		 bench_chance(b, b->phase.doubles / 8) && b->drives.drive[0].pair[IO].cq)
-		ask_wild(b);
+	else if (!o && !ask_entry(b, first) && !ask_entry(b, !first) && b->answered < b->asked &&
+		 bench_chance(b, b->phase.doubles / 8))
+		ask_wild(b); /* not at rest, where counters are compared */
 }
 
 void drives_drive(struct bench *b)
