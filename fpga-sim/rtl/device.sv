@@ -15,7 +15,7 @@ module device #(
   parameter int SLOT_LOG = 6,   // log2 of the requests inside; the latency of DRAM x a flit a cycle
   parameter int IDW = 12,       // bits of the host's tags; CXL.mem has 16
   parameter int DRIVES = 2,     // NVMe drives, 1 or 2; ITME has two
-  parameter int QUEUE_LOG = 4,  // log2 of the entries of their queues, 1 to 9; a command more waits
+  parameter int QUEUE_LOG = 3,  // log2 of the entries of their queues, 1 to 9; a command more waits
   parameter int PLANTS = 0,     // 1: `bug` chooses a planted bug
   localparam int WAYS = 16,     // ITME's
   localparam int WW = 4, localparam int METAW = WAYS * (TAGW + 6),
