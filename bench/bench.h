@@ -57,6 +57,7 @@ int bench_quota(struct bench *b);
 int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
 int bench_peers(struct bench *b);
+int bench_peers_clients(struct bench *b);
 int bench_peers_flash(struct bench *b);
 int bench_peers_restart(struct bench *b);
 int bench_hosts(struct bench *b);

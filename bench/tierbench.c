@@ -60,6 +60,8 @@ static const struct bench_workload workloads[] = {
 	  bench_objects },
 	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, LMCache, files",
 	  bench_peers },
+	{ "peers-clients", "1 to 8 clients of each of these that has a server",
+	  bench_peers_clients },
 	{ "peers-flash", "twice what memory holds: extstore, LMCache's disk, files by O_DIRECT",
 	  bench_peers_flash },
 	{ "peers-restart", "the first hit after a restart: Redis' file, extstore, LMCache's disk",
