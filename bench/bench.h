@@ -50,6 +50,7 @@ int bench_plan(struct bench *b);
 int bench_turns(struct bench *b);
 int bench_replay(struct bench *b);
 int bench_scale(struct bench *b);
+int bench_recorded(struct bench *b);
 int bench_stream(struct bench *b);
 int bench_sparse(struct bench *b);
 int bench_scan(struct bench *b);

@@ -27,6 +27,8 @@ static const struct bench_workload workloads[] = {
 	{ "match", "look-up of keys, flat from 10^4 to 10^7 blocks", bench_match },
 	{ "ring", "round trip of a request, an idle daemon", bench_ring },
 	{ "scale", "1 to 255 clients that ask as fast as they are answered", bench_scale },
+	{ "recorded", "the trace's requests by 1 to 255 clients, in order and by the clock",
+	  bench_recorded },
 	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
 	{ "commit", "a put's copy, beside the checksum alone where the bytes lie", bench_commit },
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },

@@ -67,7 +67,7 @@ struct contest {
 	struct crew crew[PEERS];
 };
 
-/* ---- a client --------------------------------------------------------------------------------- */
+/* ---- a client ------------------------------------------------------------------------- */
 
 static int obey(struct peer *p, struct order order, uint32_t number)
 {
@@ -95,7 +95,8 @@ static void serve(struct peer *p, uint32_t number, int from, int to)
 
 	while (write(to, &answer, sizeof(answer)) == sizeof(answer) &&
 	       read(from, &order, sizeof(order)) == sizeof(order) && order.verb != END) {
-		if (order.verb == GET) /* bytes of the last read must not pass for those of this one */
+		/* Bytes of the last read must not pass for those of this one. */
+		if (order.verb == GET)
 			memset(p->spec.memory + SET_BYTES +
 				       (size_t)number * SLICE_BLOCKS * BLOCK_BYTES,
 			       0x5a, (size_t)SLICE_BLOCKS * BLOCK_BYTES);
@@ -160,7 +161,7 @@ static void dismiss(struct crew *crew)
 	}
 }
 
-/* ---- rounds ----------------------------------------------------------------------------------- */
+/* ---- rounds --------------------------------------------------------------------------- */
 
 /* Client i gets slice i + shift. All are waited for, also after an error. */
 static int all_of(struct crew *crew, uint32_t clients, enum verb verb, uint32_t shift,
