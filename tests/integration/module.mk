@@ -17,7 +17,7 @@ STOP    ?= 150
 
 CRASH_TESTS := $(O)/plain/crash-kills $(O)/plain/crash-storm $(if $(HAVE_ASAN),$(O)/asan/crash-few)
 $(O)/plain/crash-kills: CRASH_ARGS = --kills 24
-$(O)/plain/crash-storm: CRASH_ARGS = --storm --seconds 60
+$(O)/plain/crash-storm: CRASH_ARGS = --storm --seconds 20
 $(O)/asan/crash-few:    CRASH_ARGS = --storm --seconds 15
 $(CRASH_TESTS): $(O)/%: tests/integration/module.mk
 	@mkdir -p $(@D)
