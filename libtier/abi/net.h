@@ -18,6 +18,7 @@
  *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
+ *   STREAM (keys)          ->  <-      PLACED, LAYER ..., PLACED   (below)
  *   DELETE (keys)          ->  <-      PLACED         on all hosts
  *   ADMIN (verb, words)    ->  <-      TEXT           one JSON document
  *
@@ -66,6 +67,8 @@
 #define NET_ADMIN 19u
 #define NET_TEXT 20u
 #define NET_DELETE 21u
+#define NET_STREAM 22u
+#define NET_LAYER 23u
 
 struct net_header {
 	uint32_t magic;
@@ -171,7 +174,7 @@ struct net_holders {
 	uint32_t host[NET_HOLDERS_MAX]; /* digests of names, the newest first; 0 = no more */
 }; /* 32 bytes */
 
-/* END, WHOLE */
+/* END, WHOLE; LAYER: id = how many are ready, error 0 */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
@@ -181,7 +184,7 @@ struct net_word {
 
 #define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */
 
-/* LOCATE, PULL, DELETE */
+/* LOCATE, PULL, STREAM, DELETE */
 struct net_want {
 	struct net_header header;
 	char context[NET_NAME_BYTES];
@@ -210,6 +213,23 @@ struct net_placed {
 	char host[NET_NAME_BYTES];
 	char text[152]; /* why not more; NUL-terminated */
 }; /* 288 bytes */
+
+/*
+ * Life of a stream from afar. The first PLACED says what will come: blocks [local, usable), none:
+ * nothing does. With it comes a descriptor, to be mapped for reading alone, of a net_far in
+ * NET_FAR_LINE bytes and behind it the blocks, each page at the place that a put has for it. `ready`
+ * never falls; each LAYER wakes who waits for it. The last PLACED is the verdict: what comes after
+ * its `usable` must not be used (R7). Then the engine hangs up, a minute later at most: from then on
+ * the line says `gone`, and the bytes are zeros.
+ */
+#define NET_FAR_LINE 4096u
+
+struct net_far {
+	uint32_t blocks; /* that come, once a layer is ready */
+	uint32_t ready;  /* layers, from the first, of which all pages are there and verified */
+	uint32_t gone;   /* 1: the bytes are there no more */
+	uint32_t reserved;
+}; /* 16 bytes */
 
 struct net_admin {
 	struct net_header header;

@@ -29,6 +29,7 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
+	case NET_LAYER:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
 		return (struct net_form){ sizeof(struct net_hold), sizeof(struct net_holding),
@@ -41,6 +42,7 @@ struct net_form net_form(uint16_t type)
 					  NET_TAGS_MAX };
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		return (struct net_form){ sizeof(struct net_want), NET_KEY_BYTES,
 					  NET_LOCAL_KEYS_MAX };
@@ -79,6 +81,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		break;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		at = offsetof(struct net_want, count);
 		break;
@@ -156,12 +159,15 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_END:
 	case NET_WHOLE:
 		return error_good(word->error) && !word->reserved;
+	case NET_LAYER:
+		return !word->error && !word->reserved;
 	case NET_HOLD:
 	case NET_FIND:
 	case NET_HELD:
 		return !((const struct net_find *)m)->reserved;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		return name_good(want->context, sizeof(want->context), false) &&
 		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&

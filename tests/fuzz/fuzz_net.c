@@ -44,7 +44,7 @@ static void check_members(const void *m, uint16_t type)
 
 	if (type == NET_HELLO) {
 		check_name(((const struct net_hello *)m)->name, NET_NAME_BYTES);
-	} else if (type == NET_LOCATE || type == NET_PULL) {
+	} else if (type == NET_LOCATE || type == NET_PULL || type == NET_STREAM) {
 		check_name(want->context, NET_NAME_BYTES);
 		FUZZ_CHECK(want->count > 0 && want->count <= NET_LOCAL_KEYS_MAX);
 	} else if (type == NET_PLACED) {
@@ -114,6 +114,10 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
 		e->pages += ((const struct net_pages *)m)->count;
+		/* What an engine may read by now (R7) has come, and nothing may that does not stand. */
+		FUZZ_CHECK(pull_layers(&e->pull, true, e->now) <= LAYERS);
+		FUZZ_CHECK(first[pull_layers(&e->pull, true, e->now)] * e->pull.blocks <= e->pages);
+		FUZZ_CHECK(pull_layers(&e->pull, false, e->now) == 0);
 	}
 	if (e->pull.state == PULL_CAME || e->pull.state == PULL_WHOLE)
 		FUZZ_CHECK(e->pages == PAGES * e->pull.blocks && e->pull.blocks <= e->pull.asked);
@@ -219,6 +223,7 @@ void fuzz_seeds(void)
 	struct net_found found = { .id = 1, .found = 2, .cold = 1 };
 	struct net_ask ask = { .id = 1, .count = 2, .wait_ns = 100 };
 	struct net_word word = { .id = 1 };
+	struct net_word layer = { .id = 2 };
 	struct net_want want = { .context = "kv", .count = 1 };
 	struct net_placed placed = { .host = "A", .text = "why" };
 	struct net_admin admin = { .verb = "share", .word = { "kv" } };
@@ -243,6 +248,8 @@ void fuzz_seeds(void)
 	fuzz_seed_end(&s, "pull");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);
+	put(&s, &want, NET_STREAM, 1);
+	put(&s, &layer, NET_LAYER, 0);
 	put(&s, &placed, NET_PLACED, 0);
 	put(&s, &admin, NET_ADMIN, 0);
 	put(&s, &text, NET_TEXT, 2);

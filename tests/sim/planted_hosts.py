@@ -14,6 +14,12 @@ PLANTS = {
     "crc-without-page": (
         "proto.c", "crc = crc32c(crc, &page->page, sizeof(page->page));", ";"),
     "crc-without-bytes": ("proto.c", "return crc32c(crc, bytes, page->bytes);", "return crc;"),
+    # streams from afar
+    "layer-before-its-last-page": (
+        "proto.c", "now_ns < p->ends_ns ? p->cursor.layer : 0", "now_ns < p->ends_ns ? "
+        "p->cursor.layer + 1 : 0"),
+    "layer-that-stands-no-more": ("proto.c", "return publishes && now_ns", "(void)publishes; "
+                                  "return now_ns"),
     # peers
     "reused-incarnation": ("proto_peers.c", "p->incarnation != incarnation && !p->fixed", "0"),
     "probation-asked": (

@@ -221,6 +221,32 @@ static void test_a_grant_that_lapsed_is_not_whole(void **state)
 	end(w);
 }
 
+static void test_a_layer_is_read_when_all_its_pages_came_and_all_stands(void **state)
+{
+	struct world *w = begin(2, 2);
+	struct net_word whole;
+	uint64_t pages = 0;
+
+	(void)state;
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	while (step(w, &pages)) {
+		uint32_t layers = pull_layers(&w->pull, true, w->now);
+
+		assert_true(layers > 0 && layers < LAYERS); /* an empty one is there with its former */
+		assert_true(first[layers] * 2 <= pages && first[layers + 1] * 2 > pages);
+		assert_int_equal(pull_layers(&w->pull, false, w->now), 0);
+		assert_int_equal(pull_layers(&w->pull, true, w->now + 100 * MS), 0);
+	}
+	assert_int_equal(pull_layers(&w->pull, true, w->now), LAYERS);
+	/* The verdict is another matter: what did not stand has no more layers to read. */
+	serve_whole(&w->serve, false, &whole, w->now);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	end(w);
+}
+
 static void test_a_pages_crc_is_of_its_key_epoch_number_and_bytes(void **state)
 {
 	uint8_t key[NET_KEY_BYTES] = { 1 }, other[NET_KEY_BYTES] = { 2 };
@@ -368,6 +394,7 @@ int main(void)
 		cmocka_unit_test(test_a_frame_that_is_not_the_next_one_is_refused),
 		cmocka_unit_test(test_no_page_comes_behind_the_last_one),
 		cmocka_unit_test(test_a_grant_that_lapsed_is_not_whole),
+		cmocka_unit_test(test_a_layer_is_read_when_all_its_pages_came_and_all_stands),
 		cmocka_unit_test(test_a_pages_crc_is_of_its_key_epoch_number_and_bytes),
 		cmocka_unit_test(test_a_peer_that_failed_is_asked_by_nobody_until_met),
 		cmocka_unit_test(test_there_are_as_many_peers_as_there_is_room),

@@ -28,7 +28,7 @@
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
+		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT,
 };
@@ -50,13 +50,14 @@ static const char *const usage =
 	"  -s, --socket PATH       tierd's socket (default as for tierctl); ours is PATH.net\n"
 	"      --state FILE        remembers which contexts are shared\n"
 	"      --staging SIZE      memory for blocks on their way, a puller (64MiB)\n"
+	"      --streams SIZE      memory for streams from afar, all together (256MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
 	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL };
+	OPT_ASK_ALL, OPT_STREAMS };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -66,7 +67,7 @@ static const struct option options[] = {
 	{ "fleet", 1, NULL, OPT_FLEET },     { "lease", 1, NULL, OPT_LEASE },
 	{ "socket", 1, NULL, 's' },	     { "state", 1, NULL, OPT_STATE },
 	{ "staging", 1, NULL, OPT_STAGING }, { "pullers", 1, NULL, OPT_PULLERS },
-	{ "ask-all", 1, NULL, OPT_ASK_ALL },
+	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
 };
@@ -144,6 +145,9 @@ static int set_number(int c, const char *text)
 	if (c == OPT_STAGING)
 		return units_parse_bytes(text, &o->staging_bytes) || o->staging_bytes < 1 << 20 ?
 			       wrong("staging is 1MiB or more, not ", text) : 0;
+	if (c == OPT_STREAMS)
+		return units_parse_bytes(text, &o->streams_bytes) || o->streams_bytes < 1 << 20 ?
+			       wrong("streams have 1MiB or more, not ", text) : 0;
 	if (c == OPT_ASK_ALL) {
 		o->ask_all = (uint32_t)strtoul(text, &end, 10);
 		return *end || !isdigit((unsigned char)*text) || o->ask_all > PEERS_MAX ?

@@ -11,6 +11,7 @@
  *   holder.c     serves other hosts: probes, grants
  *   tell.c       homes: tells them, and is one
  *   requester.c  asks other hosts: locate.c where (find.c: whom), pull.c the bytes
+ *   far.c        layers that an engine reads while the rest comes
  *   local.c      engines and tierctl of this host
  *
  * Threads: one a connection, one for members, one for homes. Locks, in the order in which they may
@@ -75,6 +76,7 @@ struct node_config {
 	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
+	uint64_t streams_bytes; /* for streams from afar, all together */
 	uint32_t pullers;
 	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
 };
@@ -104,6 +106,7 @@ struct node {
 	struct lock pullers_lock;
 	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
 	struct puller puller[NODE_PULLERS_MAX] GUARDED_BY(pullers_lock);
+	uint32_t fars GUARDED_BY(pullers_lock); /* streams from afar */
 
 	struct lock homes_lock;
 	struct homes homes GUARDED_BY(homes_lock);
@@ -133,6 +136,8 @@ int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t delet
 /* May what was asked for under these be published? Then p has one more put that is not settled. */
 bool share_publishes(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted,
 		     struct puller *p);
+/* The same, and nothing is put yet. */
+bool share_would_publish(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted);
 /* The deletions that are done here. */
 uint64_t share_deleted(struct node *n, const struct share *s);
 /* Its owner, root, and who may write it. */
@@ -213,6 +218,7 @@ struct wanted {
 	uint32_t local; /* blocks that are here */
 	uint64_t epoch, deleted;
 	uint64_t begun_ns;
+	struct far *far; /* its layers are read as they come; NULL = they are not */
 };
 
 void locate(struct node *n, const struct wanted *w, struct placed *out);
@@ -228,5 +234,33 @@ uint64_t answer_until(uint64_t deadline_ns);
 /* Puts that a pull did not wait for: are they answered? Then deletions may be done. */
 void pull_settle(struct node *n);
 int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
+
+/* ---- far.c --------------------------------------------------------------------------------- */
+
+/* A stream from afar: so many blocks behind those that are here. */
+struct far {
+	struct node *n;
+	struct conn *to; /* the engine; the caller's */
+	int fd;          /* for it, to read alone */
+	struct net_far *line;
+	uint64_t bytes, block_bytes;
+	uint32_t blocks;
+	uint32_t whole; /* of these, when its holder said so: the verdict */
+	struct {
+		uint64_t offset;
+		uint32_t groups, stride;
+	} part[ABI_PARTS_MAX];
+};
+
+/*
+ * Memory for at most so many blocks behind those that are here. -EBUSY: there are as many streams
+ * as pullers; -E2BIG: not one block fits (--streams).
+ */
+int far_open(struct node *n, const struct wanted *w, uint32_t blocks, struct far **out);
+void far_close(struct node *n, struct far *f);
+void far_wait_gone(struct far *f);
+void *far_page(const struct far *f, uint32_t block, const struct shape_page *p);
+/* Tell the engine what it may read now. An error: it hung up. */
+int far_announce(struct far *f, const struct pull *p, bool publishes);
 
 #endif

@@ -16,6 +16,8 @@
  *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
+ *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
+ *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
  *  found, and the home of each anchor names who holds it (K1), or had no room for all and names
  *  others (K3). Until then homes lie at times: that costs misses (R2), and R1 holds.
@@ -87,6 +89,9 @@ struct part {
 	uint64_t put_epoch; /* of the put's beginning, as tierd takes it */
 	uint64_t made[LENGTH];
 	uint8_t bytes[LENGTH][BLOCK_BYTES];
+	uint32_t came; /* pages; counted apart from the cursor */
+	uint32_t layers; /* announced, and what was read of them then */
+	uint8_t read[LENGTH][BLOCK_BYTES];
 };
 
 /* A pull of a prefix; a look, which ends with HELLO; or a word to a home, which HELD answers. */
@@ -187,7 +192,7 @@ struct faults {
 };
 
 struct fleet_result {
-	uint64_t events, pulls, blocks, raises, deletions, turns, move;
+	uint64_t events, pulls, blocks, layers, raises, deletions, turns, move;
 	char failure[256];
 };
 
