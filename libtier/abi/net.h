@@ -16,6 +16,9 @@
  *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
  *   FIND (tags)            ->  <-      HELD           who told it that they hold each
  *
+ *   any host                           a memory box (tierd/net/box.h)
+ *   OFFER (keys)           ->  <-      TAKEN          it will be asked for, or why not
+ *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
  *   STREAM (keys)          ->  <-      PLACED, LAYER ..., PLACED   (below)
@@ -49,6 +52,7 @@
 #define NET_KEY_BYTES 32u
 #define NET_HOLDERS_MAX 8u
 #define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
+#define NET_OFFER_KEYS 64u
 
 #define NET_HELLO 1u
 #define NET_PROBE 2u
@@ -61,6 +65,8 @@
 #define NET_HOLD 9u
 #define NET_FIND 10u
 #define NET_HELD 11u
+#define NET_OFFER 12u
+#define NET_TAKEN 13u
 #define NET_LOCATE 16u
 #define NET_PULL 17u
 #define NET_PLACED 18u
@@ -174,7 +180,19 @@ struct net_holders {
 	uint32_t host[NET_HOLDERS_MAX]; /* digests of names, the newest first; 0 = no more */
 }; /* 32 bytes */
 
-/* END, WHOLE; LAYER: id = how many are ready, error 0 */
+/* Blocks that the sender has just stored; the receiver may ask for them. */
+struct net_offer {
+	struct net_header header;
+	uint64_t id;
+	uint64_t epoch;
+	uint8_t context[32];
+	uint32_t depth; /* of the first */
+	uint32_t count;
+	uint8_t parent[NET_KEY_BYTES]; /* of the first; all zero: none, or not known */
+	/* count keys, each the child of the one before */
+}; /* 104 bytes */
+
+/* TAKEN: 0, -EBUSY too much is taken, -EACCES no box, -ENOENT, -ESTALE; END, WHOLE; LAYER: id = how many are ready, error 0 */
 struct net_word {
 	struct net_header header;
 	uint64_t id;

@@ -30,6 +30,7 @@ struct net_form net_form(uint16_t type)
 	case NET_END:
 	case NET_WHOLE:
 	case NET_LAYER:
+	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
 		return (struct net_form){ sizeof(struct net_hold), sizeof(struct net_holding),
@@ -40,6 +41,9 @@ struct net_form net_form(uint16_t type)
 	case NET_HELD:
 		return (struct net_form){ sizeof(struct net_held), sizeof(struct net_holders),
 					  NET_TAGS_MAX };
+	case NET_OFFER:
+		return (struct net_form){ sizeof(struct net_offer), NET_KEY_BYTES,
+					  NET_OFFER_KEYS };
 	case NET_LOCATE:
 	case NET_PULL:
 	case NET_STREAM:
@@ -78,6 +82,9 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 	case NET_FIND:
 	case NET_HELD: /* of one form */
 		at = offsetof(struct net_find, count);
+		break;
+	case NET_OFFER:
+		at = offsetof(struct net_offer, count);
 		break;
 	case NET_LOCATE:
 	case NET_PULL:
@@ -158,7 +165,11 @@ static bool members_good(uint16_t type, const void *m)
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_END:
 	case NET_WHOLE:
+	case NET_TAKEN:
 		return error_good(word->error) && !word->reserved;
+	case NET_OFFER: /* a prefix that no engine could ask for is none */
+		return ((const struct net_offer *)m)->count > 0 &&
+		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
 		return !word->error && !word->reserved;
 	case NET_HOLD:

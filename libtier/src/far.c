@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "libtier/src/error.h"
@@ -107,8 +108,10 @@ int64_t tier_far_open(tier_context *c, const tier_key *keys, uint32_t count,
 	if (!out || !to)
 		return error_note(-EINVAL, "tier_far_open: out or f is NULL");
 	*to = NULL;
-	m = hosts_want(c, keys, count, options, out, NET_STREAM, &rc);
-	if (!m)
+	rc = hosts_check_out(out);
+	if (rc == 0)
+		rc = hosts_want(c, keys, count, options, NET_STREAM, &m);
+	if (rc)
 		return rc;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -128,7 +131,7 @@ int64_t tier_far_open(tier_context *c, const tier_key *keys, uint32_t count,
 
 uint32_t tier_far_ready(const tier_far *f)
 {
-	return f ? __atomic_load_n(&f->line->ready, __ATOMIC_ACQUIRE) : 0;
+	return f ? atomic_load_acquire_u32(&f->line->ready) : 0;
 }
 
 /* The next word of tierd-net, or that it is late. */
@@ -187,18 +190,17 @@ const void *tier_far_data(const tier_far *f, uint32_t block, uint32_t part, uint
 
 int64_t tier_far_close(tier_far *f, struct tier_hosts *out)
 {
-	int64_t rc = 0;
+	int64_t rc = hosts_check_out(out);
 
 	if (!f)
-		return 0;
-	if (out && out->size < sizeof(out->size))
-		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
+		return rc;
 	while (out && rc == 0 && !f->ended)
 		rc = hear(f, f->deadline_ns + HOSTS_GRACE_NS);
 	if (out && rc == 0)
 		rc = f->error;
-	/* Looked at last: what was read before was there. */
-	if (out && rc == 0 && __atomic_load_n(&f->line->gone, __ATOMIC_SEQ_CST))
+	/* Looked at last: the caller's loads come before this one, and what they read was there. */
+	acquire_fence();
+	if (out && rc == 0 && atomic_load_relaxed_u32(&f->line->gone))
 		rc = error_note(-ETIMEDOUT, "hosts: the stream was closed a minute after its end");
 	if (out && rc == 0) {
 		hosts_tell(out, &f->last);

@@ -233,41 +233,42 @@ static int read_options(struct tier_hosts_options *o, const struct tier_hosts_op
 	return 0;
 }
 
-static int check_keys(tier_context *c, const tier_key *keys, uint32_t count,
-		      const struct tier_hosts *out)
+static int check_keys(tier_context *c, const tier_key *keys, uint32_t count)
 {
 	int rc = context_check(c);
 
 	if (rc == 0 && (!keys || !count || count > NET_LOCAL_KEYS_MAX))
 		rc = error_set(-EINVAL, "hosts: no keys, or over %u", NET_LOCAL_KEYS_MAX);
-	if (rc == 0 && out && out->size < sizeof(out->size))
-		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
 	return rc;
+}
+
+int hosts_check_out(const struct tier_hosts *out)
+{
+	if (out && out->size < sizeof(out->size))
+		return error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
+	return 0;
 }
 
 /* A message's type, and above it its flags. */
 #define PULL_AND_GO_ON (NET_PULL | NET_WANT_GO_ON << 16)
 
-struct net_want *hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
-			    const struct tier_hosts_options *options,
-			    const struct tier_hosts *out, uint32_t what, int *rc)
+int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
+	       const struct tier_hosts_options *options, uint32_t what, struct net_want **out)
 {
 	uint16_t type = (uint16_t)what;
 	uint32_t flags = what >> 16;
 	struct tier_hosts_options o;
 	struct net_want *m;
+	int rc = check_keys(c, keys, count);
 
-	*rc = check_keys(c, keys, count, out);
-	if (*rc == 0)
-		*rc = read_options(&o, options,
-				   type == NET_DELETE ? HOSTS_DELETE_NS : HOSTS_DEFAULT_NS);
-	if (*rc)
-		return NULL;
+	if (rc == 0)
+		rc = read_options(&o, options,
+				  type == NET_DELETE ? HOSTS_DELETE_NS : HOSTS_DEFAULT_NS);
+	if (rc)
+		return rc;
 	m = calloc(1, sizeof(*m) + count * sizeof(*keys));
-	if (!m) {
-		*rc = error_note(-ENOMEM, "hosts: out of memory");
-		return NULL;
-	}
+	if (!m)
+		return error_note(-ENOMEM, "hosts: out of memory");
 	m->header = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION, .type = type };
 	m->header.length = (uint32_t)(sizeof(*m) + count * sizeof(*keys));
 	memcpy(m->context, c->name, sizeof(m->context));
@@ -278,17 +279,20 @@ struct net_want *hosts_want(tier_context *c, const tier_key *keys, uint32_t coun
 	m->flags = flags;
 	m->count = count;
 	memcpy(m + 1, keys, count * sizeof(*keys));
-	return m;
+	*out = m;
+	return 0;
 }
 
 /* keys[count] and what they are asked for; out may be NULL. */
 static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
 		   const struct tier_hosts_options *options, struct tier_hosts *out, uint32_t what)
 {
-	int rc;
-	struct net_want *m CLEANUP_FREE = hosts_want(c, keys, count, options, out, what, &rc);
+	struct net_want *m CLEANUP_FREE = NULL;
+	int rc = hosts_check_out(out);
 
-	return m ? exchange(c->t, m, out) : rc;
+	if (rc == 0)
+		rc = hosts_want(c, keys, count, options, what, &m);
+	return rc ? rc : exchange(c->t, m, out);
 }
 
 int64_t tier_locate(tier_context *c, const tier_key *keys, uint32_t count,
@@ -348,8 +352,10 @@ int64_t tier_fetch_keys(tier_context *c, const tier_key *keys, uint32_t count, u
 	struct tier_hosts came = { .size = sizeof(came), .status = TIER_MISSED };
 	struct tier_hosts_options o;
 	int64_t here, pulled;
-	int rc = check_keys(c, keys, count, out);
+	int rc = hosts_check_out(out);
 
+	if (rc == 0)
+		rc = check_keys(c, keys, count);
 	if (rc == 0)
 		rc = read_options(&o, options, HOSTS_DEFAULT_NS);
 	if (rc)

@@ -19,10 +19,11 @@ union hosts_answer {
 	struct net_word word;
 };
 
-/* What is asked for, judged; to be freed. NULL: *rc says why. what: a type, above it flags. */
-struct net_want *hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
-			    const struct tier_hosts_options *options,
-			    const struct tier_hosts *out, uint32_t what, int *rc);
+/* What is asked for, judged: *m is to be freed. what: a type, above it flags. */
+int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
+	       const struct tier_hosts_options *options, uint32_t what, struct net_want **m);
+/* Has it a size? NULL is fine. */
+int hosts_check_out(const struct tier_hosts *out);
 /* A new connection, and a question on it: a descriptor, or an error. */
 int hosts_open(const char *path, uint64_t deadline_ns);
 int hosts_send(int fd, const struct net_want *m, uint64_t deadline_ns);

@@ -6,11 +6,13 @@
  * Must hold: a message that is accepted is as long as it says and lies in what is there; its names
  * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
- * A home names for a tag only who told it of that tag, as many as it may, and nobody twice.
+ * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
+ * takes of one host's offers no more than its part.
  */
 #include <errno.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tierd/net/box.h"
 #include "tierd/net/homes.h"
 
 #define LAYERS 3u
@@ -68,6 +70,7 @@ struct ends {
 	uint64_t now;
 	struct homes homes;
 	struct homes_slot slot[32 + HOMES_WINDOW];
+	struct box box;
 };
 
 #define TELLS 77u /* the one host that tells */
@@ -91,6 +94,22 @@ static void home(struct ends *e, const void *m, uint16_t type)
 	for (uint32_t i = 0; i < find->count; i++)
 		FUZZ_CHECK((of[i].host[0] == 0 || of[i].host[0] == TELLS) && of[i].host[1] == 0);
 	free(held);
+}
+
+static void box(struct ends *e, const void *m, uint16_t type)
+{
+	static struct box_taken out;
+	uint32_t count = e->box.count;
+	int rc;
+
+	if (type != NET_OFFER)
+		return;
+	rc = box_take(&e->box, m, TELLS);
+	FUZZ_CHECK(rc == 0 || (rc == -EBUSY && count == BOX_OFFERS_EACH));
+	FUZZ_CHECK(e->box.count - count <= 1 && e->box.count <= BOX_OFFERS_EACH);
+	if (e->now % 3 == 0 && box_next(&e->box, &out))
+		FUZZ_CHECK(out.from == TELLS && out.offer.m.count > 0 &&
+			   out.offer.m.count <= NET_OFFER_KEYS);
 }
 
 /* The requester's end; an error ends the connection, which then is a new one. */
@@ -154,8 +173,9 @@ static void holder(struct ends *e, const void *m, uint16_t type)
 
 void fuzz_one(struct fuzz_input *in)
 {
-	struct ends e = { .now = 1000 };
+	static struct ends e; /* a box is large */
 
+	e = (struct ends){ .now = 1000 };
 	e.homes = (struct homes){ .slot = e.slot, .room = 32 };
 	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
 	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
@@ -179,6 +199,7 @@ void fuzz_one(struct fuzz_input *in)
 		requester(&e, bytes, type);
 		holder(&e, bytes, type);
 		home(&e, bytes, type);
+		box(&e, bytes, type);
 		free(bytes);
 		in->at += length;
 		in->left -= (size_t)length;
@@ -228,6 +249,7 @@ void fuzz_seeds(void)
 	struct net_placed placed = { .host = "A", .text = "why" };
 	struct net_admin admin = { .verb = "share", .word = { "kv" } };
 	struct net_text text = { .bytes = 2 };
+	struct net_offer offer = { .id = 1, .depth = 2, .count = 3 };
 	struct net_hold hold = { .id = 1, .count = 2 };
 	struct net_find find = { .id = 1, .count = 2 };
 
@@ -239,6 +261,11 @@ void fuzz_seeds(void)
 	put(&s, &word, NET_WHOLE, 0);
 	put(&s, &word, NET_END, 0);
 	fuzz_seed_end(&s, "ask");
+	put(&s, &offer, NET_OFFER, 3);
+	offer.count = 1;
+	put(&s, &offer, NET_OFFER, 1);
+	put(&s, &word, NET_TAKEN, 0);
+	fuzz_seed_end(&s, "box");
 	put(&s, &hold, NET_HOLD, 2);
 	put(&s, &find, NET_FIND, 2);
 	fuzz_seed_end(&s, "home");

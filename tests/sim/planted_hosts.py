@@ -69,6 +69,9 @@ PLANTS = {
     "deletion-number-used-again": (
         "proto_raise.c", "c->deleted = r->there.deleted + 1;", "c->deleted = r->there.deleted + "
         "!r->there.deleted;"),
+    # a memory box
+    "a-box-forgets-what-it-took": (
+        "proto_box.c", "b->first + b->count++", "b->first + b->count"),
     # homes
     "members-never-change": (
         "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",

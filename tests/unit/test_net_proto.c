@@ -234,7 +234,8 @@ static void test_a_layer_is_read_when_all_its_pages_came_and_all_stands(void **s
 	while (step(w, &pages)) {
 		uint32_t layers = pull_layers(&w->pull, true, w->now);
 
-		assert_true(layers > 0 && layers < LAYERS); /* an empty one is there with its former */
+		/* an empty one is there with its former */
+		assert_true(layers > 0 && layers < LAYERS);
 		assert_true(first[layers] * 2 <= pages && first[layers + 1] * 2 > pages);
 		assert_int_equal(pull_layers(&w->pull, false, w->now), 0);
 		assert_int_equal(pull_layers(&w->pull, true, w->now + 100 * MS), 0);

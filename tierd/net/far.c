@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
@@ -100,7 +101,7 @@ int far_open(struct node *n, const struct wanted *w, uint32_t blocks, struct far
 void far_close(struct node *n, struct far *f)
 {
 	if (f->line) {
-		__atomic_store_n(&f->line->gone, 1, __ATOMIC_SEQ_CST);
+		atomic_exchange_u32(&f->line->gone, 1); /* before a byte of it goes */
 		/* An engine may keep its mapping, not the memory. */
 		madvise((uint8_t *)f->line + NET_FAR_LINE, f->bytes - NET_FAR_LINE, MADV_REMOVE);
 		munmap(f->line, f->bytes);
@@ -139,6 +140,6 @@ int far_announce(struct far *f, const struct pull *p, bool publishes)
 	if (layers <= f->line->ready)
 		return 0;
 	f->line->blocks = p->blocks;
-	__atomic_store_n(&f->line->ready, layers, __ATOMIC_RELEASE);
+	atomic_store_release_u32(&f->line->ready, layers);
 	return conn_send_message(f->to, &word.header, time_now_ns() + TELL_NS);
 }

@@ -139,7 +139,7 @@ static int answer_want(struct node *n, struct conn *c, const struct ucred *who,
 	return begun && !waits ? rc : answer(c, out);
 }
 
-/* ---- a stream from afar (far.c) --------------------------------------------------------------- */
+/* ---- a stream from afar (far.c) ----------------------------------------------------------- */
 
 /* The first word: what will come. False: nothing does, and out says why. */
 static bool far_begins(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out)

@@ -10,12 +10,13 @@
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
  *   tell.c       homes: tells them, and is one
+ *   box.c        a memory box: offers to it, and is one
  *   requester.c  asks other hosts: locate.c where (find.c: whom), pull.c the bytes
  *   far.c        layers that an engine reads while the rest comes
  *   local.c      engines and tierctl of this host
  *
- * Threads: one a connection, one for members, one for homes. Locks, in the order in which they may
- * be taken: shares, peers, pool, pullers, homes; none is held while waiting for anybody but the
+ * Threads: one a connection, one for members, one for homes, one for a box. Locks, in the order in which they may
+ * be taken: shares, peers, pool, pullers, homes, box; none is held while waiting for anybody but the
  * local tierd.
  */
 #ifndef TIERD_NET_NODE_H
@@ -28,6 +29,7 @@
 #include "libtier/base/lock.h"
 #include "libtier/base/log.h"
 #include "tierd/net/agree.h"
+#include "tierd/net/box.h"
 #include "tierd/net/conn.h"
 #include "tierd/net/homes.h"
 
@@ -73,6 +75,7 @@ struct node_config {
 	char state[NODE_PATH_BYTES];    /* names of shared contexts, a line each; "" = not kept */
 	char etcd[NODE_PATH_BYTES];     /* URL; "" = none */
 	char fleet[NET_NAME_BYTES];
+	char box[NET_NAME_BYTES];       /* the memory box of the fleet; ourselves: we are it */
 	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
@@ -114,6 +117,9 @@ struct node {
 	uint64_t probes GUARDED_BY(homes_lock);
 	uint32_t probes_now GUARDED_BY(homes_lock), probes_last GUARDED_BY(homes_lock);
 	uint32_t probes_s GUARDED_BY(homes_lock);
+
+	struct lock box_lock;
+	struct box box GUARDED_BY(box_lock);
 };
 
 /* ---- share.c ------------------------------------------------------------------------------- */
@@ -154,6 +160,12 @@ json_t *share_list(struct node *n, const struct ucred *who);
 void *members_run(void *node);
 /* A connection to the peer in place i, from the pool or a new one. It is given back, or closed. */
 int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn **out);
+/* One from the pool, or NULL. */
+struct conn *members_idle(struct node *n, uint32_t i);
+/* Do it for these peers, each in a thread of its own; returns when all are done. */
+typedef void members_body(struct node *n, uint32_t place, void *arg);
+void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
+			  members_body *body, void *arg);
 void members_give(struct node *n, uint32_t i, struct conn *c);
 /* It failed a request: probation. */
 void members_failed(struct node *n, uint32_t i, int error);
@@ -178,6 +190,18 @@ bool homes_used(struct node *n);
 void home_take(struct node *n, const struct net_hold *m, const char *from);
 struct net_held *home_answer(struct node *n, const struct net_find *m);
 json_t *home_list(struct node *n);
+
+/* ---- box.c --------------------------------------------------------------------------------- */
+
+/* Is there a box, another host than this one? Is it in another life than it was? */
+bool box_used(const struct node *n);
+bool box_is_another(struct node *n, uint64_t *life);
+/* What became of a block; what is gathered, now. */
+void box_event(struct node *n, struct offer *o, const struct share *s, const struct tier_event *e);
+void box_offer(struct node *n, struct offer *o);
+/* We are a box: an OFFER; the thread that asks for what was taken. */
+int box_taken(struct node *n, const struct net_offer *m, const char *from);
+void *box_run(void *node);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 

@@ -239,7 +239,7 @@ static void copy_far(const struct job *j, tier_put *put, uint32_t first, uint32_
 	}
 }
 
-/* All of a stream, a piece of the arena after the other: from now on they are blocks of this host. */
+/* All of a stream, a piece of the arena after the other: then they are blocks of this host. */
 static int put_far(struct job *j, struct part *part)
 {
 	int rc = 0;

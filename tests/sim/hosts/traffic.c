@@ -396,10 +396,11 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 	if (type == NET_HELLO)
 		return j->link->welcome ? -EPROTO : greeted(f, h, j, &p->m.hello);
 	if (j->says_bytes) {
-		if (type != NET_HELD)
+		if (type != NET_HELD && type != NET_TAKEN)
 			return -EPROTO;
 		job_end(f, h, j, 0);
-		homes_replied(f, h, j, (const void *)p->m.byte);
+		if (type == NET_HELD)
+			homes_replied(f, h, j, (const void *)p->m.byte);
 		return 0;
 	}
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
@@ -430,10 +431,11 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 
 static void to_requester(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
 {
-	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 1; i++) {
+	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 2; i++) {
 		struct job *j = i < JOBS + HOSTS_MAX	 ? &h->job[i] :
 				i < JOBS + 2 * HOSTS_MAX ? &h->tells[i - JOBS - HOSTS_MAX] :
-							   &h->finds;
+				i == JOBS + 2 * HOSTS_MAX ? &h->finds :
+							    &h->offers;
 		bool hello = p->m.header.type == NET_HELLO;
 		int rc;
 
@@ -589,7 +591,9 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		struct packet out = { .back = true };
 
 		l->told = true;
-		out.bytes = homes_reply(f, h, l->from, p->m.byte, out.m.byte);
+		out.bytes = p->m.header.type == NET_OFFER ?
+				    box_reply(f, h, l->from, p->m.byte, out.m.byte) :
+				    homes_reply(f, h, l->from, p->m.byte, out.m.byte);
 		transmit(f, l, &out);
 	}
 }
