@@ -63,7 +63,7 @@ PLANTS = {
     "deletions-end-with-an-own-epoch": (
         "proto_agree.c", "r->mod ? r->first : 1", "r->deleted + 1"),
     "own-epoch-older-than-a-deletion": (
-        "proto_agree.c", "if (s->epoch > r->epoch && s->deleted + 1 < r->first)", "if (0)"),
+        "proto_agree.c", "if (s->epoch > r->epoch && r->first > 1 &&", "if (0 &&"),
     "deletion-brings-an-own-epoch": (
         "proto_raise.c", "r->there.mod ? r->there.epoch : epoch", "epoch"),
     "deletion-number-used-again": (

@@ -90,7 +90,7 @@ void box_event(struct node *n, struct offer *o, const struct share *s, const str
 	offer_add(o, &of, e->parent.bytes, e->key.bytes);
 }
 
-/* ---- the box ---------------------------------------------------------------------------------- */
+/* ---- the box -------------------------------------------------------------------------------- */
 
 int box_taken(struct node *n, const struct net_offer *m, const char *from)
 {

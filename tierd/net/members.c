@@ -279,7 +279,8 @@ void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
 {
 	struct side side[PEERS_MAX];
 
-	for (uint32_t i = count; i-- > 0;) { /* the first one by this thread, as are all it has not */
+	/* The first one by this thread, as are those that no thread could be made for. */
+	for (uint32_t i = count; i-- > 0;) {
 		side[i] = (struct side){ .n = n, .place = place[i], .body = body, .arg = arg };
 		side[i].apart = i && pthread_create(&side[i].thread, NULL, side_run, &side[i]) == 0;
 		if (!side[i].apart)

@@ -15,9 +15,9 @@
  *   far.c        layers that an engine reads while the rest comes
  *   local.c      engines and tierctl of this host
  *
- * Threads: one a connection, one for members, one for homes, one for a box. Locks, in the order in which they may
- * be taken: shares, peers, pool, pullers, homes, box; none is held while waiting for anybody but the
- * local tierd.
+ * Threads: one a connection, one for members, one for homes, one for a box. Locks, in the order in
+ * which they may be taken: shares, peers, pool, pullers, homes, box; none is held while waiting for
+ * anybody but the local tierd.
  */
 #ifndef TIERD_NET_NODE_H
 #define TIERD_NET_NODE_H

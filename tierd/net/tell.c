@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Homes (homes.h) and a box (box.h): what is held here is told to the homes of its anchors, by a thread that follows
- * the events of each shared context (tier_events.h), and offered to the box; and this host is a
- * home itself. In a fleet that is small enough to ask everybody, homes are not told.
+ * Homes (homes.h) and a box (box.h): what is held here is told to the homes of its anchors, and
+ * offered to the box, by a thread that follows the events of each shared context (tier_events.h);
+ * and this host is a home itself. In a fleet that is small enough to ask everybody, homes are not
+ * told.
  */
 #include <errno.h>
 #include <string.h>
