@@ -84,8 +84,8 @@ static int box_rows(struct bench *b, double speed)
 	free(s);
 	if (err)
 		return err;
-	snprintf(least, sizeof(least), "model: a memory box, worst of turns 1-35, %.1f x 100 Gbit/s",
-		 speed);
+	snprintf(least, sizeof(least),
+		 "model: a memory box, worst of turns 1-35, %.1f x 100 Gbit/s", speed);
 	snprintf(most, sizeof(most), "model: a memory box, best of turns 1-35, %.1f x 100 Gbit/s",
 		 speed);
 	err = bench_judge_exact(b->results, &never, worst, 1);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Homes of anchors: three hosts that ask nobody but homes (--ask-all 0). What A put is found by B
 # and C, who then ask A alone; what A has not any more, its homes have forgotten; a home that is
-# killed has a successor that is told, and in its next life it is told again. And a memory box: what is
-# stored is offered to it, and comes back from there.
+# killed has a successor that is told, and in its next life it is told again. And a memory box:
+# what is stored is offered to it, and comes back from there.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -102,8 +102,8 @@ again() { [ "$(entries C)" -ge "$told" ]; }
 eventually 60 again || lab_fail "in its next life C was told $(entries C), not $told"
 for prompt in 2 3 4; do looks C $prompt 50 1 A; done
 
-# Hosts that stand still are waited for side by side: looked at, and told. These answer only once two
-# of them were asked at the same time.
+# Hosts that stand still are waited for side by side: looked at, and told. These answer only once
+# two of them were asked at the same time.
 read -r d s0 s1 s2 <<<"$(free_ports 4)"
 python3 tests/integration/hosts_silent.py "$s0" "$s1" "$s2" >"$LAB/silent.out" &
 silent_pid=$!
@@ -119,8 +119,8 @@ for peer in S0 S1 S2; do meet D $peer; done
 eventually 60 grep -q told "$LAB/silent.out" || lab_fail 'homes are told one after another'
 for peer in S0 S1 S2; do meet D $peer; done
 
-# C is the box of the others, in a life of its own: it asks for all that they have, and then for what
-# they store. What A has lost comes back, and when A is gone B has it.
+# C is the box of the others, in a life of its own: it asks for all that they have, and then for
+# what they store. What A has lost comes back, and when A is gone B has it.
 for host in A B C; do
 	kill "${net_pid[$host]}"
 	wait "${net_pid[$host]}" || lab_fail "tierd-net of $host ended with $?"

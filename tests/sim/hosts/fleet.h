@@ -20,7 +20,8 @@
  *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
  *  found, and the home of each anchor names who holds it (K1), or had no room for all and names
- *  others (K3); and host 0, a memory box, has what the others have (B1). Until then homes lie at times: that costs misses (R2), and R1 holds.
+ *  others (K3); and host 0, a memory box, has what the others have (B1). Until then homes lie at
+ *  times: that costs misses (R2), and R1 holds.
  */
 #ifndef TESTS_SIM_HOSTS_FLEET_H
 #define TESTS_SIM_HOSTS_FLEET_H
