@@ -436,8 +436,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop CONTEXT"
-		      " PROMPT BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop"
+		      " CONTEXT PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}

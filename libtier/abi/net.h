@@ -192,7 +192,10 @@ struct net_offer {
 	/* count keys, each the child of the one before */
 }; /* 104 bytes */
 
-/* TAKEN: 0, -EBUSY too much is taken, -EACCES no box, -ENOENT, -ESTALE; END, WHOLE; LAYER: id = how many are ready, error 0 */
+/*
+ * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER: id
+ * is how many are ready, error 0.
+ */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
@@ -235,10 +238,10 @@ struct net_placed {
 /*
  * Life of a stream from afar. The first PLACED says what will come: blocks [local, usable), none:
  * nothing does. With it comes a descriptor, to be mapped for reading alone, of a net_far in
- * NET_FAR_LINE bytes and behind it the blocks, each page at the place that a put has for it. `ready`
- * never falls; each LAYER wakes who waits for it. The last PLACED is the verdict: what comes after
- * its `usable` must not be used (R7). Then the engine hangs up, a minute later at most: from then on
- * the line says `gone`, and the bytes are zeros.
+ * NET_FAR_LINE bytes and behind it the blocks, each page at the place that a put has for it.
+ * `ready` never falls; each LAYER wakes who waits for it. The last PLACED is the verdict: what
+ * comes after its `usable` must not be used (R7). Then the engine hangs up, a minute later at most:
+ * from then on the line says `gone`, and the bytes are zeros.
  */
 #define NET_FAR_LINE 4096u
 

@@ -133,7 +133,7 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
 		e->pages += ((const struct net_pages *)m)->count;
-		/* What an engine may read by now (R7) has come, and nothing may that does not stand. */
+		/* What an engine may read by now (R7) has come; what does not stand may not. */
 		FUZZ_CHECK(pull_layers(&e->pull, true, e->now) <= LAYERS);
 		FUZZ_CHECK(first[pull_layers(&e->pull, true, e->now)] * e->pull.blocks <= e->pages);
 		FUZZ_CHECK(pull_layers(&e->pull, false, e->now) == 0);
