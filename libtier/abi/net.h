@@ -193,8 +193,8 @@ struct net_offer {
 }; /* 104 bytes */
 
 /*
- * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER: id
- * is how many are ready, error 0.
+ * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
+ * id is how many are ready, error 0.
  */
 struct net_word {
 	struct net_header header;
