@@ -108,7 +108,13 @@ sleep 0.1
 # Who maps it has no copy of their own.
 head -c 20000000 /dev/urandom >"$dir/plain/weights"
 ctl object put weights weights "$dir/plain/weights"
-under python3 tests/integration/shim_copies.py "$dir/there/weights" || fail 'eight processes map it'
+for state in 'as it was put' 'brought'; do
+	under python3 tests/integration/shim_copies.py "$dir/there/weights" ||
+		fail "eight processes map it, $state"
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null || true
+	start
+done
 ctl object remove weights weights
 
 ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
