@@ -117,9 +117,9 @@ int tier_object_rename(tier *t, const char *context, const char *name, const cha
 
 /*
  * `tier import` makes objects of a file of weights: NAME/0000, NAME/0001 ..., each the tensors of a
- * layer (or of a part of one, or of one expert), in the order in which a forward pass reads them, and
- * NAME/tensors, a text that says which tensor lies where. A stream gives one part after the other,
- * or those of a plan (experts that will be read), and has those ahead of the reader brought
+ * layer (or of a part of one, or of one expert), in the order in which a forward pass reads them,
+ * and NAME/tensors, a text that says which tensor lies where. A stream gives one part after the
+ * other, or those of a plan (experts that will be read), and has those ahead of the reader brought
  * meanwhile, within its window.
  */
 typedef struct tier_object_stream tier_object_stream;
@@ -155,9 +155,9 @@ struct tier_object_part {
 
 /*
  * Wait for the next part; the one before is let go. Of those that were read, the one that is read
- * again last leaves memory first when room is wanted. Errors: -ENODATA that was the last one, -ETIMEDOUT it did not come by deadline_ns (0 =
- * the daemon's own): the same part is next; -ESTALE it was imported anew; those of
- * tier_object_open.
+ * again last leaves memory first when room is wanted. Errors: -ENODATA that was the last one,
+ * -ETIMEDOUT it did not come by deadline_ns (0 = the daemon's own): the same part is next; -ESTALE
+ * it was imported anew; those of tier_object_open.
  */
 int tier_object_stream_next(tier_object_stream *s, uint64_t deadline_ns,
 			    struct tier_object_part *out);

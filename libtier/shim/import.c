@@ -3,7 +3,7 @@
  * `tier import FILE...`: the tensors of safetensors and gguf files as objects that
  * tier_object_stream gives in the order of layers. docs/man/tier.1 is its manual.
  *
- *   NAME/0000, NAME/0001 ...   a layer's tensors, or an expert's, or those that a part has room for,
+ *   NAME/0000, NAME/0001 ...   a layer's tensors, an expert's, or those that a part has room for,
  *                              64-aligned
  *   NAME/tensors               last, so that what was imported half is nothing:
  *                                tier weights 1 PARTS
@@ -96,7 +96,7 @@ static int take_file(struct import *m, const char *path)
 	return 0;
 }
 
-/* Which part each tensor goes to: a layer's together, an expert's apart, as far as there is room. */
+/* Which part each tensor goes to: a layer's together, an expert's apart, if there is room. */
 static int lay_out(struct import *m)
 {
 	uint64_t at = 0;

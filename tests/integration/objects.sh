@@ -180,6 +180,15 @@ ctl object get weights twice >"$dir/got" || fail 'a failed flush cost the versio
 cmp "$dir/got" "$dir/plain/line" || cmp "$dir/got" "$dir/plain/page" || fail 'neither of both'
 stop
 
+# A file that was there before is a real one, and that is told.
+start
+echo before >"$dir/there/before"
+under sh -c "echo more >>'$dir/there/before'"
+[ "$(cat "$dir/there/before")" = $'before\nmore' ] || fail 'a file of before'
+ctl --json status | grep -q '"passed": 1' || fail 'a file of before was not counted'
+ctl status | grep -q '1 real files were opened for writing' || fail 'a file of before was not told'
+stop
+
 # Without a daemon: each object against its file and its sums; what is nobody's is told.
 looked() {
 	"$BUILD/tierctl" check "$@" "$dir/store" >"$dir/checked" 2>&1

@@ -35,7 +35,7 @@ def number_of(path):
             data = f.read()
     except FileNotFoundError:
         return NOTHING
-    number, size = struct.unpack("<QQ", data[:16])
+    number, size = struct.unpack("<QQ", (data + bytes(16))[:16])
     if len(data) != 36 + size or hashlib.sha1(data[:-20]).digest() != data[-20:]:
         sys.exit(f"{path} is torn: {len(data)} bytes")
     return number

@@ -150,14 +150,19 @@ static uint64_t begin_with(struct client *c, uint32_t bytes, uint64_t seed)
 	return ((struct wire_object_info *)&a)->upload;
 }
 
-static void send_commit(struct client *c, uint64_t upload)
+/* The other one's answer says that the daemon has taken this message, too. */
+static void send_commit(struct client *c, uint64_t upload, struct client *other)
 {
 	struct wire_object q;
+	static union answer a;
 
 	question(&q, "", WIRE_OBJ_AT_CLOSE);
 	q.upload = upload;
 	client_header(c, &q, WIRE_OBJ_COMMIT, sizeof(q));
 	assert_true(send(c->sock, &q, sizeof(q), MSG_NOSIGNAL) > 0);
+	question(&q, "none", 0);
+	assert_true(client_ask(other, &q, WIRE_OBJ_STAT, sizeof(q), &a) > 0);
+	assert_int_equal(a.header.type, WIRE_ERROR);
 }
 
 /*
@@ -177,13 +182,13 @@ static void test_who_is_late_undoes_nothing(void **state)
 	for (int i = 0; i < 6; i++) {
 		large = begin_with(&c[0], 3 * MIB, 1);
 		small = begin_with(&c[1], 8, 2);
-		send_commit(&c[0], large);
+		send_commit(&c[0], large, &c[1]);
 		close_shared(&c[1], small);
 		assert_true(client_receive(&c[0], &a) > 0);
 		assert_int_equal(a.header.type, WIRE_OBJ_INFO);
 		assert_int_equal(is(w->t, "files", "quick", 8, 2), 1);
 		large = begin_with(&c[0], 3 * MIB, 3);
-		send_commit(&c[0], large);
+		send_commit(&c[0], large, &c[1]);
 		question(&q, "quick", 0);
 		assert_true(client_ask(&c[1], &q, WIRE_OBJ_REMOVE, sizeof(q), &a) > 0);
 		assert_int_equal(a.header.type, WIRE_DONE);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `tier import`: tensors of safetensors and gguf files are objects in the order of layers and of
-# experts, byte for byte, in parts as large as they may be; files that lie are refused with a reason,
-# and leave nothing.
+# experts, byte for byte, in parts as large as they may be; files that lie are refused with a
+# reason, and leave nothing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 

@@ -127,8 +127,8 @@ const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backen
 
 /*
  * Huge pages of a memfd that is no region. mem_map_aligned maps all of it, shared, at a multiple of
- * ABI_HUGE, for munmap to take away; or MAP_FAILED. In that, at multiples of ABI_HUGE: mem_back puts
- * memory behind up to ABI_HUGE bytes, a huge page where one can be had (errors: madvise's);
+ * ABI_HUGE, for munmap to take away; or MAP_FAILED. In that, at multiples of ABI_HUGE: mem_back
+ * puts memory behind up to ABI_HUGE bytes, a huge page where one can be had (errors: madvise's);
  * mem_collapse makes huge pages of those that are there, of whole areas (false: of some it cannot).
  * Bytes stay as they are. They wait for every processor: any thread but the loop's.
  */

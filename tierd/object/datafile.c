@@ -155,7 +155,7 @@ static int write_mapped(int fd, struct object_job *job)
 	map = mem_map_aligned(job->fd, size, PROT_READ);
 	if (map == MAP_FAILED)
 		return -errno;
-	/* Its writer made small pages: who reads or maps it is faster with huge ones, a device too. */
+	/* Its writer made small pages: who reads it is faster with huge ones, so is a device. */
 	if (size >= ABI_HUGE)
 		mem_collapse(map, size / ABI_HUGE * ABI_HUGE);
 	rc = write_file(fd, job, map);

@@ -191,6 +191,10 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 				    "open files");
 		return;
 	}
+	if (u->orphan) { /* its maker is dead: it belongs to who opens it now */
+		u->who = t->answer->who;
+		u->left = u->orphan = false;
+	}
 	u->given = u->given || !of_connection(u, &t->answer->who);
 	u->closed = u->closed || u->closing;
 	u->closing = u->parked = false;
@@ -602,8 +606,8 @@ bool saving(const struct objects *o, const struct task *me, const char *name, ui
 }
 
 /*
- * The name has a version that was begun later, and was quicker. So this one was there before it, for
- * a moment that nobody saw: what returned behind the death of who wrote this is not undone by it.
+ * The name has a version that was begun later, and was quicker. So this one was there before it,
+ * for a moment that nobody saw: what returned behind the death of who wrote this is not undone.
  */
 bool overtaken(const struct objects *o, const struct task *t)
 {
