@@ -125,6 +125,17 @@ extern const struct mem_ops *const mem_index;
 /* By tier, best first; the config may name one. NULL = none of that name / probed. */
 const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);
 
+/*
+ * Huge pages of a memfd that is no region. mem_map_aligned maps all of it, shared, at a multiple of
+ * ABI_HUGE, for munmap to take away; or MAP_FAILED. In that, at multiples of ABI_HUGE: mem_back
+ * puts memory behind up to ABI_HUGE bytes, a huge page where one can be had (errors: madvise's);
+ * mem_collapse makes huge pages of those that are there, of whole areas (false: of some it cannot).
+ * Bytes stay as they are. They wait for every processor: any thread but the loop's.
+ */
+void *mem_map_aligned(int fd, uint64_t bytes, int protection);
+int mem_back(void *at, uint64_t bytes);
+bool mem_collapse(void *at, uint64_t bytes);
+
 /* Names of all that there are for a memory tier, here or not. */
 void mem_backend_names(uint32_t tier, char *text, size_t bytes);
 
