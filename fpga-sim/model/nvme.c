@@ -167,7 +167,8 @@ void nvme_submit(struct nvme *n, const struct device_command *c)
 
 static uint64_t queue_address(uint32_t drive, uint32_t queue, bool completion)
 {
-	return NVME_QUEUES + (uint64_t)drive * (1 << 20) + queue * (1 << 16) + completion * (1 << 15);
+	return NVME_QUEUES + (uint64_t)drive * (1 << 20) + queue * (1 << 16) +
+	       completion * (1 << 15);
 }
 
 static bool read_list(uint64_t at, uint8_t bytes[NVME_ENTRY])

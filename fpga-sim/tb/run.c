@@ -21,8 +21,8 @@ static const struct phase FIXED[] = {
 	/* lines come, 4 KiB each, and all is in DRAM: a flit a cycle */
 	{ .name = "fills", .requests = 6000, .sets = 64, .tags = 8, .dram_cycles = 40,
 	  .flash_least = 100, .flash_most = 400 },
-	{ .name = "hits", .full_rate = true, .requests = 200000, .sets = 64, .tags = 8, .dram_cycles = 40,
-	  .flash_least = 100, .flash_most = 400 },
+	{ .name = "hits", .full_rate = true, .requests = 200000, .sets = 64, .tags = 8,
+	  .dram_cycles = 40, .flash_least = 100, .flash_most = 400 },
 	/* reads and writes, evictions, all kinds of back-pressure */
 	{ .name = "mixed", .requests = 150000, .sets = 32, .tags = 40, .pattern = PATTERN_HOT,
 	  .dirty_most = 60, .clean_wait = 2000, .writes = 300, .poisons = 20, .bads = 5,
