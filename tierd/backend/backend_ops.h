@@ -161,6 +161,7 @@ enum drive_discard {
  */
 struct drive_ops {
 	const char *name;
+	unsigned ring_flags; /* io_uring's, that the ring must be set up with */
 	int (*probe)(const struct drive_options *options, struct backend_info *info);
 	int (*open)(struct drive **out, const struct drive_options *options);
 	void (*close)(struct drive *d);
@@ -184,16 +185,17 @@ struct drive_ops {
 	bool (*owns)(const struct drive *d, uint64_t data);
 	/*
 	 * A completion of ours: returns the io (res set; short transfers are continued or become
-	 * -EIO here), NULL with *token set for a flush (whose result is res), or NULL and *token 0:
-	 * goes on. Tokens are not 0.
+	 * -EIO here), NULL with *token set for a flush (whose result is *res then), or NULL and
+	 * *token 0: goes on. Tokens are not 0.
 	 */
 	struct core_io *(*complete)(struct drive *d, struct io_uring *ring, uint64_t data,
-				    int res, uint64_t *token);
+				    int *res, uint64_t *token);
 };
 
 #define DRIVE_TAG 1ull /* lowest bit of user_data: an io; second bit: a flush token */
 #define DRIVE_TAG_FLUSH 2ull
 
+/* NULL: there is none of that name. */
 const struct drive_ops *drive_backend(const char *name);
 
 #endif
