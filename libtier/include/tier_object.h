@@ -98,7 +98,7 @@ int tier_object_fd(const tier_object *o);
 /*
  * Make it durable and seen under its name. The handle is gone afterwards, whatever is returned.
  * Writable mappings should be unmapped before: with them it is copied once more. Errors: -EEXIST,
- * -ENOSPC, -EDQUOT no room for it, -EFBIG, -ESTALE the daemon was restarted meanwhile. Blocks.
+ * -ENOSPC, -EDQUOT no room for it, -EFBIG. A daemon that was started meanwhile gets a copy. Blocks.
  */
 int tier_object_commit(tier_object *o);
 
