@@ -234,6 +234,7 @@ static void by_one_name(struct isolation *w)
 			asked += client_receive(&raw[i], &a) > 0;
 	} while (asked < 400 || going_on());
 	printf("#   %u uploads, asked %u times\n", got, asked);
+	CHECK(got == 256); /* of one name */
 }
 
 /* Everybody's questions, of all connections in the same turn. */
