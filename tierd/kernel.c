@@ -4,6 +4,7 @@
  * the status.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +75,20 @@ static void raise_files(struct obs *obs)
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	obs_fact(obs, "open files", "%llu", (unsigned long long)limit.rlim_max);
+}
+
+#define MAPS_A_CONTEXT 32u
+#define MAPS_A_CLIENT 8u
+#define MAPS_OF_ITS_OWN 8192u /* libraries, threads, what malloc takes by itself */
+
+uint32_t kernel_contexts(uint32_t clients)
+{
+	uint64_t taken = MAPS_OF_ITS_OWN + (uint64_t)clients * MAPS_A_CLIENT, most;
+	FILE *f CLEANUP_FCLOSE = fopen("/proc/sys/vm/max_map_count", "re");
+
+	if (!f || fscanf(f, "%" SCNu64, &most) != 1)
+		return 0;
+	return most > taken + MAPS_A_CONTEXT ? (uint32_t)((most - taken) / MAPS_A_CONTEXT) : 1;
 }
 
 int kernel_probe(struct obs *obs, struct log *log)

@@ -46,8 +46,10 @@ static int list_contexts(struct shell *s, struct objects_context **out, uint32_t
 	for (; id >= 0; id = core_context_next(s->core, (uint32_t)id))
 		if (core_context_stats(s->core, (uint32_t)id, &stats) == 0 &&
 		    stats.spec.kind == DISK_KIND_OBJECT)
-			list[(*count)++] = (struct objects_context){ stats.spec.uid,
-								     stats.spec.epoch };
+			list[(*count)++] = (struct objects_context){
+				stats.spec.uid, stats.spec.epoch,
+				stats.spec.owner_uid && stats.spec.owner_uid != s->obs.uid ?
+					stats.spec.owner_uid : OBJECT_NO_USER };
 	*out = list;
 	return 0;
 }

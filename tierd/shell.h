@@ -135,6 +135,8 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 
 /* kernel.c: look at the host, tell obs. Errors: -ENOSYS without what the protocol needs. */
 int kernel_probe(struct obs *obs, struct log *log);
+/* So many contexts has the host mappings for, beside those of so many clients; 0 = not known. */
+uint32_t kernel_contexts(uint32_t clients);
 
 /* notify.c: tell the service manager, if there is one. */
 void notify_ready(const char *status);

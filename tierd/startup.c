@@ -331,6 +331,7 @@ static int check_memory(struct shell *s, const uint64_t of_host[ABI_MEM_TIERS])
 
 	mem_limit_read(&limit, host_memory(), MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
 	s->core_config.table_bytes = settings_tables(&s->config, of_host, &limit);
+	s->core_config.contexts_most = kernel_contexts(s->config.clients_max);
 	return check_fit(s, of_host, &limit);
 }
 

@@ -247,6 +247,132 @@ static void test_leases_never_released(void **state)
 		attack(w, "leases never released", by_leases);
 }
 
+/* ---- slabs in devices ------------------------------------------------------------------------ */
+
+#define LENT_BLOCKS 1600u /* 37 MiB of a tier of 48 */
+#define LENT_A_PUT 80u
+
+/* Says that its devices have all slabs of another user's context, and never lets go. */
+static void lend_all(struct isolation *w)
+{
+	struct client c;
+	union answer a;
+	uint32_t got = 0, id;
+	uint64_t bytes;
+	int refused = 0;
+
+	CHECK(client_open(&c, &w->d) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "lent", &a) == 0);
+	id = a.info.context_id;
+	bytes = a.info.mem_bytes[1];
+	for (uint64_t at = 0; at < bytes; at += 2 * MIB) {
+		struct wire_slab m = { .context_id = id, .tier = 1, .offset = at };
+
+		CHECK(client_ask(&c, &m, WIRE_SLAB_TAKE, sizeof(m), &a) > 0);
+		got += a.header.type == WIRE_SLAB;
+		if (a.header.type == WIRE_ERROR && a.error.error != -EAGAIN)
+			refused = a.error.error;
+	}
+	printf("#   %u slabs of %llu MiB (%d)\n", got, (unsigned long long)(bytes / MIB), refused);
+	fflush(stdout);
+	CHECK(got > 0 && refused == -EDQUOT);
+	/* Its index would be charged to its owner, who did not ask for that. */
+	CHECK(client_ask(&c, &(struct wire_slab){ .context_id = id, .tier = 2 }, WIRE_SLAB_TAKE,
+			 sizeof(struct wire_slab), &a) > 0);
+	CHECK(a.header.type == WIRE_ERROR && a.error.error == -EDQUOT);
+}
+
+/* In CXL alone. */
+static tier_context *create_lent(tier *t, const char *name, uint32_t mode)
+{
+	struct tier_context_options o = { .size = sizeof(o), .mode = mode };
+	tier_geometry *g;
+	tier_context *c;
+
+	o.quota[TIER_HBM] = o.quota[TIER_NVME] = TIER_QUOTA_NONE;
+	CHECK(tier_geometry_preset(&g, "tiny") == 0);
+	CHECK(tier_context_create(t, name, g, &o, &c) == 0);
+	tier_geometry_free(g);
+	return c;
+}
+
+static uint32_t put_lent(tier_context *c)
+{
+	static uint8_t data[LENT_A_PUT * ATTACKED_BYTES];
+	const struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_APART };
+	tier_key key[LENT_A_PUT];
+	uint32_t put = 0;
+
+	for (uint32_t n = 0; n < LENT_BLOCKS; n += LENT_A_PUT) {
+		int64_t rc;
+
+		for (uint32_t i = 0; i < LENT_A_PUT; i++)
+			key[i] = secret_key(50000 + n + i);
+		rc = tier_put_copy(c, key, LENT_A_PUT, data, &o);
+		put += rc > 0 ? (uint32_t)rc : 0;
+	}
+	return put;
+}
+
+static void make_lent(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+
+	CHECK(put_lent(create_lent(t, "lent", 0644)) > 0);
+	tier_close(t);
+}
+
+/* It goes, and who comes next has at least what no device may keep. */
+static void beside_lent(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	struct tier_found found;
+	uint32_t put, there = 0;
+	tier_context *c;
+
+	CHECK(tier_context_remove(t, "lent") == 0);
+	c = create_lent(t, "next", 0600);
+	put = put_lent(c);
+	for (uint32_t n = 0; n < LENT_BLOCKS; n++) {
+		tier_key key = secret_key(50000 + n);
+
+		there += tier_match(c, &key, 1, &found) == 1 && found.tier == TIER_CXL;
+	}
+	printf("#   %u of %u put beside it, %u are in CXL\n", put, LENT_BLOCKS, there);
+	fflush(stdout);
+	CHECK(there * ATTACKED_BYTES > 8 * MIB);
+	CHECK(tier_context_remove(t, "next") == 0);
+}
+
+static void test_slabs_in_devices(void **state)
+{
+	struct isolation *w = isolation_of(state);
+	int told[2], status;
+	char byte;
+	pid_t pid;
+
+	if (!w)
+		return;
+	attack_as(w, UID_READER, UID_READER, "a context that all may read", make_lent);
+	assert_int_equal(pipe(told), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		become(UID_ATTACKER, UID_ATTACKER);
+		lend_all(w);
+		CHECK(write(told[1], "x", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	close(told[1]);
+	assert_int_equal(read(told[0], &byte, 1), 1);
+	close(told[0]);
+	attack_as(w, UID_READER, UID_READER, "slabs that devices keep", beside_lent);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* ---- rings and the socket -------------------------------------------------------------------- */
 
 /* Full rings of eight connections, completions never read. */
@@ -454,6 +580,7 @@ int main(void)
 		cmocka_unit_test(test_pins_never_released),
 		cmocka_unit_test(test_plans_never_ended),
 		cmocka_unit_test(test_leases_never_released),
+		cmocka_unit_test(test_slabs_in_devices),
 		cmocka_unit_test(test_full_rings),
 		cmocka_unit_test(test_sent_descriptors),
 		cmocka_unit_test(test_holes_are_touched),

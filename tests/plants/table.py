@@ -239,7 +239,7 @@ bug("sync-of-a-folder-flushes-nothing", OBJECT + "files.c",
 # ... and what several clients see of them
 CLIENTS = "test_object_clients"
 
-bug("open-object-evicted", OBJECT + "object.c",
+bug("open-object-evicted", OBJECT + "room.c",
     "if (!memfile_is_ours(x->fd)) {\n\t\t\tobject_touch(", "if (0) {\n\t\t\tobject_touch(", CLIENTS)
 bug("open-version-not-held", OBJECT + "object.c",
     "x->state == OBJECT_RESIDENT && !memfile_is_ours(x->fd)", "0", CLIENTS)

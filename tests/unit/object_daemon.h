@@ -16,7 +16,8 @@
 #include "tierd/object/object.h"
 
 #define DAEMON_CONTEXTS 2u
-static struct objects_context daemon_context[DAEMON_CONTEXTS] = { { 7, 0 }, { 8, 0 } };
+/* Of one user: he has no share beside others, and who leaves first is the first of all. */
+static struct objects_context daemon_context[DAEMON_CONTEXTS] = { { 7, 0, 70 }, { 8, 0, 70 } };
 
 static struct {
 	struct objects *o;

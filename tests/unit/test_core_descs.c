@@ -162,6 +162,29 @@ static void test_blocks_are_bounded_by_quotas(void **state)
 				 context()->plan.mem_bytes[ABI_TIER_HBM]);
 }
 
+/* As many contexts as the host has mappings for, a user three quarters; what was made is back. */
+static void test_contexts_have_mappings(void **state)
+{
+	struct core_context_plan plan;
+	struct disk_context spec;
+	char why[128] = "";
+
+	(void)state;
+	boot(0);
+	wide_spec(&spec);
+	spec.owner_uid = context()->spec.owner_uid + 1;
+	host.core->config.contexts_most = 1;
+	assert_int_equal(core_context_plan(host.core, &spec, &plan, why, sizeof(why)), -ENOSPC);
+	assert_non_null(strstr(why, "vm.max_map_count"));
+	host.core->config.contexts_most = 2;
+	assert_int_equal(core_context_plan(host.core, &spec, &plan, why, sizeof(why)), 0);
+	spec.owner_uid = context()->spec.owner_uid;
+	assert_int_equal(core_context_plan(host.core, &spec, &plan, why, sizeof(why)),
+			 -EDQUOT);
+	spec.uid = 77;
+	assert_int_equal(core_context_plan(host.core, &spec, &plan, why, sizeof(why)), 0);
+}
+
 /* Blocks that are begun count for what they may come to, and touch nothing. */
 static void test_what_is_begun_counts_and_touches_nothing(void **state)
 {
@@ -342,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_a_group_of_many_slots_is_never_given_up),
 		cmocka_unit_test_teardown(test_blocks_are_bounded_by_quotas, tear_down),
+		cmocka_unit_test_teardown(test_contexts_have_mappings, tear_down),
 		cmocka_unit_test_teardown(test_what_is_begun_counts_and_touches_nothing, tear_down),
 		cmocka_unit_test_teardown(test_a_block_of_one_page_has_one_group, tear_down),
 		cmocka_unit_test_teardown(test_idle_descriptors_are_given_up, tear_down),

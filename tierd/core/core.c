@@ -345,7 +345,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->orders = 0;
 	k->puts = NULL;
 	k->recalls = 0;
-	assert(!k->lends && !k->lend_first);
+	assert(!k->lend_first);
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)

@@ -106,6 +106,7 @@ struct core_config {
 	uint32_t client_pins;
 	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
 	uint64_t table_bytes; /* memory that the tables of all contexts may take */
+	uint32_t contexts_most; /* that the host has mappings for */
 	uint32_t walk_items;  /* after so many of an event walks wait; 0 = METER_WALK (meter.h) */
 	uint32_t stream_share;                  /* streams get one in so many bytes; 0 = 8 */
 	uint64_t stream_hold_ns;                /* kept after the answer, at most; 0 = 10 s */

@@ -5,6 +5,7 @@
  * other question of its is taken.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,6 +13,7 @@
 #include "tierd/front/front_priv.h"
 
 #define TEXT_BYTES 32768u /* of one message */
+#define UNREAD_MAX (8ull << 20) /* bytes of answers that an ordinary user leaves unread */
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
@@ -90,6 +92,19 @@ static struct obs_connection *connections(const struct front *f, uint32_t *count
 		(*count)++;
 	}
 	return list;
+}
+
+/* Bytes of answers that wait to be read: of this user, or of all (NULL). */
+static uint64_t unread(const struct front *f, const uint32_t *uid)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < f->config.clients_max; i++) {
+		const struct connection *s = &f->connection[i];
+
+		bytes += s->text && (!uid || s->uid == *uid) ? s->text_bytes : 0;
+	}
+	return bytes;
 }
 
 static const char *deed_refused(enum obs_deed_kind kind, int rc)
@@ -171,7 +186,8 @@ void admin_ask(struct front *f, struct turn *t, struct connection *s)
 {
 	struct wire_admin *m = &f->in.admin;
 	struct obs_question question = { .operator_ = s->operator_, .uid = s->uid,
-					 .now_ns = t->now_ns };
+					 .now_ns = t->now_ns,
+					 .answer_bytes = unread(f, NULL) };
 	struct obs_connection *list = connections(f, &question.connections);
 	char why[OBS_WHY_BYTES] = "out of memory for the answer";
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };
@@ -185,8 +201,13 @@ void admin_ask(struct front *f, struct turn *t, struct connection *s)
 	question.verb = verb;
 	question.args = (const char *)(m + 1);
 	question.connection = list;
-	if (list)
+	if (list && !s->operator_ && unread(f, &s->uid) > UNREAD_MAX) {
+		rc = -EBUSY;
+		snprintf(why, sizeof(why), "connections of user %u have %llu MiB of answers that "
+			 "they do not read", s->uid, UNREAD_MAX >> 20);
+	} else if (list) {
 		rc = obs_answer(f->config.obs, &question, &json, &deed, why);
+	}
 	free(list);
 	if (rc == -EINPROGRESS && deed.kind == OBS_DEED_UPGRADE)
 		upgrade(f, t, s, m->header.seq);

@@ -30,6 +30,7 @@ static void compare(struct recount *r, const char *what, uint64_t counted, uint6
 uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *what), void *arg)
 {
 	uint64_t greeting = 0, open = 0, dead = 0, full = 0, waiting = 0, revoking = 0;
+	uint64_t listings = 0;
 	struct recount r = { .tell = tell, .arg = arg };
 	struct core_stats core;
 
@@ -41,6 +42,7 @@ uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *
 		dead += s->state == CONNECTION_DEAD;
 		full += s->full;
 		waiting += s->again != NULL;
+		listings += s->listing != NULL;
 		revoking += s->revoking;
 		if (s->state == CONNECTION_OPEN)
 			compare(&r, "requests in flight", s->taken - s->posted, s->in_flight);
@@ -50,6 +52,7 @@ uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *
 	compare(&r, "connections without a greeting", greeting, f->greeting);
 	compare(&r, "ended ones whose memory is still there", dead, f->dead);
 	compare(&r, "those with a full completion ring", full, f->full);
+	compare(&r, "those whose list goes on", listings, f->listings);
 	compare(&r, "those that wait for a context", waiting, f->waiting);
 	compare(&r, "ended ones whose memory is pinned", revoking, f->revoking);
 	return r.wrong;

@@ -57,6 +57,9 @@ static void close_fd(struct front *f, int *fd, bool watched)
 static void drop_questions(struct front *f, struct connection *s)
 {
 	f->waiting -= s->again != NULL;
+	f->listings -= s->listing != NULL;
+	free(s->listing);
+	s->listing = NULL;
 	free(s->again);
 	free(s->text);
 	s->again = NULL;
@@ -466,6 +469,8 @@ void front_tick(struct front *f, struct turn *t)
 
 uint64_t front_next(const struct front *f)
 {
+	if (f->listings)
+		return 0;
 	/* Coarse on purpose: all are rare and none is urgent. */
 	if (f->full)
 		return FRONT_FULL_NS;

@@ -85,6 +85,7 @@ struct connection {
 	struct list posted_link;
 	/* control: one question at a time (W1) */
 	bool asking;  /* waits for a REPLY */
+	struct wire_object *listing; /* a list of names that goes on */
 	struct wire_ctx *again; /* a create that waits for another one of the same name */
 	uint32_t events; /* of the socket, in the epoll set */
 	uint32_t text_seq;
@@ -137,6 +138,7 @@ struct front {
 	struct list watched;
 	struct list posted;
 	uint32_t greeting, dead, full, waiting, revoking; /* connections in these states */
+	uint32_t listings, next_listing;
 	uint64_t revoke_next_ns;
 	uint64_t recalls; /* the core's count, of which clients were told */
 	uint32_t former; /* connections */

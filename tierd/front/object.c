@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -64,6 +65,11 @@ static uint64_t quota_of(const struct disk_context *spec, uint32_t tier)
 	return spec->quota[tier] ? spec->quota[tier] : UINT64_MAX;
 }
 
+static bool is_operator(const struct front *f, uint32_t uid)
+{
+	return uid == 0 || uid == f->config.obs->uid;
+}
+
 /* Whose objects they are. Negative: *why says what is wrong. */
 static int look_for(const struct front *f, const struct connection *s, struct object_ask *ask,
 		    const char **why)
@@ -85,6 +91,9 @@ static int look_for(const struct front *f, const struct connection *s, struct ob
 	*ask = (struct object_ask){
 		.who = { s->id, s->generation, m->header.seq },
 		.uid = s->uid,
+		.limited = !is_operator(f, s->uid),
+		.owner = is_operator(f, view.spec->owner_uid) ? OBJECT_NO_USER :
+								view.spec->owner_uid,
 		.context = view.spec->uid,
 		.epoch = view.spec->epoch,
 		.quota = { quota_of(view.spec, ABI_TIER_CXL), quota_of(view.spec, ABI_TIER_NVME) },
@@ -105,16 +114,91 @@ static bool find(struct front *f, struct turn *t, struct connection *s, struct o
 	return rc == 0;
 }
 
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static void answer(struct front *f, struct turn *t, struct connection *s, struct object_answer *a)
+{
+	struct wire_object_info *info;
+
+	s->asking = false;
+	watch_socket(f, s, EPOLLIN);
+	f->in.header.seq = a->who.seq;
+	if (a->error) {
+		control_error(f, t, s, a->error, a->why);
+	} else if (a->done) {
+		control_message(f, WIRE_DONE, sizeof(struct wire_done), a->who.seq);
+		control_send(f, t, s);
+	} else {
+		info = (void *)control_message(f, WIRE_OBJ_INFO, sizeof(*info), a->who.seq);
+		a->info.header = info->header;
+		*info = a->info;
+		control_grant(f, t, s, &a->fd, a->fd >= 0 ? 1 : 0);
+	}
+}
+
+static void give_answers(struct front *f, struct turn *t)
+{
+	struct object_answer *a;
+
+	while (f->config.objects && (a = objects_answer(f->config.objects))) {
+		struct connection *s = connection_find(f, a->who.connection, a->who.generation);
+
+		if (s && s->state == CONNECTION_OPEN)
+			answer(f, t, s, a);
+		objects_answered(a);
+	}
+}
+
 /* ---- questions ----------------------------------------------------------------------------- */
+
+/* A list goes on in a later turn. */
+static void list_later(struct front *f, struct turn *t, struct connection *s)
+{
+	s->listing = malloc(sizeof(*s->listing));
+	if (!s->listing) {
+		refuse(f, t, s, -ENOMEM, "out of memory");
+		return;
+	}
+	*s->listing = f->in.object;
+	f->listings++;
+	s->asking = true;
+	watch_socket(f, s, 0);
+}
 
 static void list(struct front *f, struct turn *t, struct connection *s,
 		 const struct object_ask *ask)
 {
+	char looked[ABI_OBJECT_NAME_BYTES];
 	struct wire_object_names *m;
 
 	m = (void *)control_message(f, WIRE_OBJ_NAMES, sizeof(*m), f->in.header.seq);
-	m->header.length = (uint32_t)objects_list(f->config.objects, ask, m);
-	control_send(f, t, s);
+	m->header.length = (uint32_t)objects_list(f->config.objects, ask, m, looked);
+	if (m->header.length) {
+		control_send(f, t, s);
+		return;
+	}
+	memset(f->in.object.other, 0, sizeof(f->in.object.other));
+	memcpy(f->in.object.other, looked, strlen(looked));
+	list_later(f, t, s);
+}
+
+/* One a turn, each in its turn. */
+static void list_on(struct front *f, struct turn *t)
+{
+	for (uint32_t i = 0; f->listings && i < f->config.clients_max; i++) {
+		struct connection *s = &f->connection[f->next_listing++ % f->config.clients_max];
+
+		if (!s->listing)
+			continue;
+		f->in.object = *s->listing;
+		free(s->listing);
+		s->listing = NULL;
+		f->listings--;
+		s->asking = false;
+		watch_socket(f, s, EPOLLIN);
+		object_ask(f, t, s);
+		return;
+	}
 }
 
 void object_ask(struct front *f, struct turn *t, struct connection *s)
@@ -134,7 +218,7 @@ void object_ask(struct front *f, struct turn *t, struct connection *s)
 		return;
 	}
 	s->asking = true;
-	front_objects(f, t); /* most have their answer already */
+	give_answers(f, t); /* most have their answer already */
 	if (s->asking)
 		watch_socket(f, s, 0);
 }
@@ -165,40 +249,13 @@ void object_promise(struct front *f, struct turn *t, struct connection *s)
 	objects_hold(f->config.objects, view.spec->uid, m);
 }
 
-/* ---- answers ------------------------------------------------------------------------------- */
-
-static void answer(struct front *f, struct turn *t, struct connection *s, struct object_answer *a)
-{
-	struct wire_object_info *info;
-
-	s->asking = false;
-	watch_socket(f, s, EPOLLIN);
-	f->in.header.seq = a->who.seq;
-	if (a->error) {
-		control_error(f, t, s, a->error, a->why);
-	} else if (a->done) {
-		control_message(f, WIRE_DONE, sizeof(struct wire_done), a->who.seq);
-		control_send(f, t, s);
-	} else {
-		info = (void *)control_message(f, WIRE_OBJ_INFO, sizeof(*info), a->who.seq);
-		a->info.header = info->header;
-		*info = a->info;
-		control_grant(f, t, s, &a->fd, a->fd >= 0 ? 1 : 0);
-	}
-}
-
 void front_objects(struct front *f, struct turn *t)
 {
-	struct object_answer *a;
-
-	while (f->config.objects && (a = objects_answer(f->config.objects))) {
-		struct connection *s = connection_find(f, a->who.connection, a->who.generation);
-
-		if (s && s->state == CONNECTION_OPEN)
-			answer(f, t, s, a);
-		objects_answered(a);
-	}
+	list_on(f, t);
+	give_answers(f, t);
 }
+
+/* ---- the end of a client ------------------------------------------------------------------- */
 
 void object_process_dead(struct front *f, const struct connection *s)
 {

@@ -11,9 +11,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "tierd/front/front_priv.h"
 
 #define WATCH_BATCH 64
+#define USER_NS (200 * NS_PER_US) /* a turn: who took longer with questions asks on in the next */
 
 static uint64_t pack(const struct connection *s, enum watch_kind kind)
 {
@@ -52,16 +54,52 @@ void watch_socket(struct front *f, struct connection *s, uint32_t events)
 	watch_change(f, s, WATCH_SOCKET, s->sock, events | EPOLLRDHUP);
 }
 
-static void socket_event(struct front *f, struct turn *t, struct connection *s, uint32_t events)
+/*
+ * What users' questions took of this turn. A question is one message, but one user may have
+ * hundreds of connections that all ask: what is put off is still there to be reported, and comes in
+ * turn.
+ */
+struct spent {
+	uint32_t users;
+	struct {
+		uint32_t uid;
+		uint64_t ns;
+	} user[WATCH_BATCH];
+};
+
+static uint64_t *spent_by(struct spent *all, uint32_t uid)
 {
+	uint32_t i = 0;
+
+	while (i < all->users && all->user[i].uid != uid)
+		i++;
+	if (i == all->users) {
+		all->user[i].uid = uid;
+		all->user[i].ns = 0;
+		all->users++;
+	}
+	return &all->user[i].ns;
+}
+
+static void socket_event(struct front *f, struct turn *t, struct connection *s, uint32_t events,
+			 struct spent *all)
+{
+	uint64_t *spent = spent_by(all, s->uid), begun;
+
 	if (s->sock < 0)
 		return;
-	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) {
 		connection_end(f, t, s, 0, "hung up");
-	else if (events & EPOLLOUT)
+		return;
+	}
+	if (*spent >= USER_NS)
+		return;
+	begun = time_now_ns();
+	if (events & EPOLLOUT)
 		admin_continue(f, t, s);
 	else if (events & EPOLLIN)
 		control_receive(f, t, s);
+	*spent += time_now_ns() - begun;
 }
 
 static void doorbell_event(struct front *f, struct turn *t, struct connection *s)
@@ -74,7 +112,8 @@ static void doorbell_event(struct front *f, struct turn *t, struct connection *s
 		ring_watch(f, s, t->now_ns);
 }
 
-static void report(struct front *f, struct turn *t, const struct epoll_event *e)
+static void report(struct front *f, struct turn *t, const struct epoll_event *e,
+		   struct spent *spent)
 {
 	enum watch_kind kind = (enum watch_kind)(e->data.u64 >> 56);
 	struct connection *s;
@@ -87,7 +126,7 @@ static void report(struct front *f, struct turn *t, const struct epoll_event *e)
 	if (!s)
 		return;
 	if (kind == WATCH_SOCKET)
-		socket_event(f, t, s, e->events);
+		socket_event(f, t, s, e->events, spent);
 	else if (kind == WATCH_PROCESS)
 		connection_process_dead(f, t, s);
 	else if (kind == WATCH_DOORBELL && s->state == CONNECTION_OPEN)
@@ -98,9 +137,11 @@ void front_events(struct front *f, struct turn *t)
 {
 	struct epoll_event events[WATCH_BATCH];
 	int count = epoll_wait(f->epoll, events, WATCH_BATCH, 0);
+	struct spent spent;
 
+	spent.users = 0;
 	for (int i = 0; i < count; i++)
-		report(f, t, &events[i]);
+		report(f, t, &events[i], &spent);
 }
 
 int front_fd(const struct front *f)

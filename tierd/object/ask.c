@@ -54,13 +54,17 @@ static struct object_account *account_of(struct objects *o, const struct object_
 		return NULL;
 	memcpy(a->quota, ask->quota, sizeof(a->quota));
 	raise_epoch(o, a, ask->epoch);
-	return a;
+	return object_own(&o->table, a, ask->owner) ? NULL : a;
 }
 
-static void ask_index(struct objects *o, struct task *t)
+void step_index(struct objects *o, struct task *t)
 {
 	int fd = index_share(o, t->account, &t->answer->info.size);
 
+	if (fd == -EAGAIN) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
 	if (fd < 0) {
 		task_fail(o, t, fd, "there is no memory for an index of names");
 		return;
@@ -114,6 +118,7 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	t->context = ask->context;
 	t->epoch = ask->epoch;
 	t->uid = ask->uid;
+	t->limited = ask->limited;
 	t->flags = m->flags;
 	t->mode = m->mode;
 	t->priority = m->priority;
@@ -131,7 +136,7 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	else if (t->type == WIRE_OBJ_ABORT)
 		ask_abort(o, t, m->upload);
 	else if (t->type == WIRE_OBJ_INDEX)
-		ask_index(o, t);
+		step_index(o, t);
 	else if (t->type == WIRE_OBJ_STAT && !t->name_bytes)
 		ask_room(o, t);
 	else
@@ -197,7 +202,8 @@ static size_t put_name(struct wire_object_name *n, const struct object *x)
 
 #define LIST_STEPS 4096u
 
-size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire_object_names *out)
+size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire_object_names *out,
+		    char looked[ABI_OBJECT_NAME_BYTES])
 {
 	const struct wire_object *m = ask->message;
 	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1), steps = 0;
@@ -213,9 +219,14 @@ size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire
 	account_of(o, ask);
 	for (; x && begins(x, m->name, prefix); x = next_of(o, x, flat, prefix)) {
 		if (bytes > room || (m->count && out->count >= m->count) ||
-		    (out->count && steps++ >= LIST_STEPS)) {
+		    (out->count && steps >= LIST_STEPS)) {
 			out->more = 1;
 			break;
+		}
+		if (steps++ >= LIST_STEPS) {
+			memcpy(looked, x->name, x->name_bytes);
+			looked[x->name_bytes] = '\0';
+			return 0;
 		}
 		if (x->epoch != ask->epoch || lapsed(o, x) ||
 		    (flat && memchr(x->name + prefix, '/', x->name_bytes - prefix)))
@@ -256,6 +267,9 @@ void objects_stats(const struct objects *o, struct objects_stats *out)
 	out->accounts = o->table.accounts;
 	memcpy(out->used, o->table.used, sizeof(out->used));
 	memcpy(out->most, o->table.most, sizeof(out->most));
+	out->memory = o->table.bytes +
+		      o->upload_count * (sizeof(struct upload) + sizeof(struct task) +
+					 sizeof(struct object_answer));
 	list_each(at, &o->table.held)
 		out->held += object_charge(list_entry(at, struct object, link)->size);
 }

@@ -164,6 +164,12 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	rc = object_files_open(&o->files, &files);
 	free(o->live);
 	o->live = NULL;
+	for (uint32_t i = 0; rc == 0 && i < o->config.contexts; i++) {
+		const struct objects_context *x = &o->config.context[i];
+		struct object_account *a = object_account(&o->table, x->uid);
+
+		rc = a ? object_own(&o->table, a, x->owner) : -ENOMEM;
+	}
 	o->config.context = NULL; /* the caller's; needed until here */
 	o->config.contexts = 0;
 	if (rc) {

@@ -16,8 +16,6 @@
 #include "tierd/object/memfile.h"
 #include "tierd/object/object_priv.h"
 
-#define PROBES_MAX 64u /* of versions that may be open, for one that has to find room */
-
 /* ---- tasks and jobs ------------------------------------------------------------------------ */
 
 struct object_job *job_new(enum object_job_kind kind, void *owner)
@@ -93,6 +91,11 @@ struct object_answer *objects_answer(struct objects *o)
 
 void task_fail(struct objects *o, struct task *t, int error, const char *why)
 {
+	if (error == -EUSERS) {
+		error = -EDQUOT;
+		why = "its user has three quarters of what all users' objects may have: names, "
+		      "uploads, descriptors, or memory (object.cxl) beside others";
+	}
 	t->answer->error = error;
 	snprintf(t->answer->why, sizeof(t->answer->why), "object %.*s: %s",
 		 (int)(t->name_bytes < 80 ? t->name_bytes : 80), t->name, why);
@@ -128,45 +131,6 @@ void let_go(struct objects *o, struct object *x)
 	if (x->state != OBJECT_STORED)
 		close(object_drop(&o->table, x));
 	object_free(x);
-}
-
-static bool fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
-{
-	return charge <= o->table.most[OBJECT_CXL] && charge <= a->quota[OBJECT_CXL];
-}
-
-int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants)
-{
-	return make_room_of(o, a, has, wants, UINT64_MAX);
-}
-
-int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
-		 uint64_t promised_ns)
-{
-	if (wants <= has)
-		return 0;
-	if (!fits_ever(o, a, wants))
-		return -EFBIG;
-	for (uint32_t probes = 0; probes < PROBES_MAX;) {
-		int lacks = object_room(&o->table, a, OBJECT_CXL, wants - has);
-		struct object *x;
-
-		if (lacks == 0 && o->table.resident >= o->resident_most)
-			lacks = -EMFILE;
-		if (lacks == 0)
-			return 0;
-		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
-		if (!x || x->promised_ns > promised_ns)
-			return lacks;
-		if (!memfile_is_ours(x->fd)) {
-			object_touch(&o->table, x);
-			probes++;
-			continue;
-		}
-		close(object_drop(&o->table, x));
-		o->stats.evicted++;
-	}
-	return -ENOSPC;
 }
 
 /* ---- names that are being changed ---------------------------------------------------------- */
@@ -232,7 +196,9 @@ bool have_resident(struct objects *o, struct task *t, struct object *x)
 		rc = make_room(o, t->account, 0, object_charge(x->size));
 	if (rc == 0 && x->state == OBJECT_STORED)
 		rc = start_bring(o, x);
-	if (rc == -EFBIG)
+	if (rc == -EAGAIN)
+		t->stage = TASK_BLOCKED;
+	else if (rc == -EFBIG)
 		task_fail(o, t, rc, "it is larger than what memory it may have; raise object.cxl "
 				    "or its quota, or allow object.direct");
 	else if (rc)
@@ -472,6 +438,10 @@ static void step_rename(struct objects *o, struct task *t)
 		task_fail(o, t, -EEXIST, "the new name is taken");
 		return;
 	}
+	if (u && upload_name_full(o, t->context, t->other, t->other_bytes)) {
+		task_fail(o, t, -EMFILE, "too many write the new name already");
+		return;
+	}
 	rename_upload(o, t, u);
 	if (x && !(u && u->parked)) {
 		start_log(o, t, x, DISK_OBJECT_MOVE);
@@ -560,7 +530,9 @@ static void step_commit(struct objects *o, struct task *t)
 {
 	struct upload *u = t->upload;
 
-	if (!u && t->type == WIRE_OBJ_SYNC && !t->upload_id) {
+	if (t->stage == TASK_ROOM) {
+		upload_save_on(o, t);
+	} else if (!u && t->type == WIRE_OBJ_SYNC && !t->upload_id) {
 		start_flush(o, t);
 	} else if (!u) {
 		step_upload(o, t);
@@ -600,6 +572,9 @@ void task_step(struct objects *o, struct task *t)
 		break;
 	case WIRE_OBJ_SET:
 		step_set(o, t);
+		break;
+	case WIRE_OBJ_INDEX:
+		step_index(o, t);
 		break;
 	default:
 		step_commit(o, t);

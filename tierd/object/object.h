@@ -22,6 +22,7 @@ struct object_answer;
 /* A context that holds objects, as the store's catalog has it. */
 struct objects_context {
 	uint64_t uid, epoch;
+	uint32_t owner; /* OBJECT_NO_USER: an operator */
 };
 
 struct objects_config {
@@ -53,6 +54,8 @@ struct object_who {
 struct object_ask {
 	struct object_who who;
 	uint32_t uid;
+	bool limited;   /* uid is an ordinary user, not an operator */
+	uint32_t owner; /* of the context; OBJECT_NO_USER: an operator */
 	uint64_t context, epoch; /* of the catalog */
 	uint64_t quota[OBJECT_TIERS];
 	bool writable;
@@ -62,9 +65,12 @@ struct object_ask {
 /* Not LIST. Errors: -ENOMEM, there will be no answer. */
 int objects_ask(struct objects *o, const struct object_ask *ask);
 
-/* LIST: fills a whole answer of at most WIRE_MESSAGE_MAX bytes behind its header; its length. */
+/*
+ * LIST: fills a whole answer of at most WIRE_MESSAGE_MAX bytes behind its header; its length. 0: of
+ * as many names as one turn looks at none is to be told; the list goes on behind the one in looked.
+ */
 size_t objects_list(struct objects *o, const struct object_ask *ask,
-		    struct wire_object_names *out);
+		    struct wire_object_names *out, char looked[ABI_OBJECT_NAME_BYTES]);
 
 /* An answer that is ready, or NULL; the caller gives it back. */
 struct object_answer {
@@ -100,6 +106,7 @@ bool objects_idle(const struct objects *o);
 
 struct objects_stats {
 	uint64_t objects, resident, uploads, held, accounts;
+	uint64_t memory; /* beside the tiers: names and uploads */
 	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
 	uint64_t opened, brought, committed, removed, evicted, rotten;
 	uint64_t passed; /* real files that were opened for writing below a PATH of tier run */

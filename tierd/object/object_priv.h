@@ -15,6 +15,7 @@
 enum task_stage {
 	TASK_NEW,
 	TASK_BLOCKED, /* the name is being changed by another task */
+	TASK_ROOM,    /* COMMIT, SYNC: what has no room yet is saved later */
 	TASK_WAITING, /* for an object that is coming */
 	TASK_FILLING, /* COPY under way */
 	TASK_SAVING,  /* SAVE under way */
@@ -27,6 +28,7 @@ struct task {
 	struct list link;
 	enum task_stage stage;
 	bool asked;
+	bool limited; /* who asks is an ordinary user */
 	uint16_t type; /* WIRE_OBJ_* */
 	uint32_t uid, flags, mode, priority;
 	uint64_t context, epoch, ttl_ms;
@@ -78,6 +80,7 @@ struct objects {
 	struct list answers;
 	struct list indexes;
 	bool indexing; /* one of them is being filled */
+	bool goes_on;  /* more is to leave memory for a task than one turn takes */
 	uint64_t version, upload_id, index_generation; /* last used */
 	uint64_t resident_most; /* each is a descriptor */
 	uint64_t first_id; /* of uploads of this boot */
@@ -113,14 +116,6 @@ struct object *seen(const struct objects *o, const struct task *t, const char *n
 		    uint32_t bytes);
 struct object_job *job_new(enum object_job_kind kind, void *owner);
 void job_submit(struct objects *o, struct object_job *job);
-/*
- * Room in CXL for something of this account that is charged `has` bytes and comes to `wants`:
- * evicts. Errors: -EFBIG there can never be so much for one, -EDQUOT, -ENOSPC, -EMFILE.
- */
-int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants);
-/* The same of a hint, which gives up at one that was hinted lately: they do not undo each other. */
-int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
-		 uint64_t promised_ns);
 void task_fail(struct objects *o, struct task *t, int error, const char *why);
 struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);
@@ -147,6 +142,24 @@ void job_done(struct objects *o, struct object_job *job);
 /* All of a version, as a record of type PUT; names and sums are copied to the job. */
 void fill_record(struct object_job *job, const struct object *x, uint32_t type);
 
+/* room.c */
+/*
+ * Room in CXL for something of this account that is charged `has` bytes and comes to `wants`:
+ * evicts. Errors: -EFBIG there can never be so much for one, -EDQUOT, -EUSERS its user's share,
+ * -ENOSPC, -EMFILE, -EAGAIN more has to leave than one turn takes: goes_on, try again.
+ */
+int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants);
+/* The same of a hint, which gives up at one that was hinted lately: they do not undo each other. */
+int make_room_of(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants,
+		 uint64_t promised_ns);
+/* May its user have one name more? */
+bool name_room(const struct object_account *a);
+/* May who asks have one upload more? -EMFILE, -EUSERS. */
+int upload_room(const struct objects *o, const struct task *t);
+
+/* ask.c */
+void step_index(struct objects *o, struct task *t);
+
 /* upload.c */
 void upload_drop(struct objects *o, struct upload *u);
 /* It is not kept; who closes it is told so. */
@@ -161,6 +174,8 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 			 uint32_t bytes, bool own);
 /* Does somebody write this name? */
 bool upload_names(const struct objects *o, uint64_t context, const char *name, uint32_t bytes);
+/* As many write it as one question can look at. */
+bool upload_name_full(const struct objects *o, uint64_t context, const char *name, uint32_t bytes);
 /* Nobody will see it. */
 void upload_unlink(struct objects *o, struct upload *u);
 void upload_rename(struct objects *o, struct upload *u, const char *name, uint32_t bytes);
@@ -168,8 +183,9 @@ void uploads_init(struct objects *o);
 /* CREATE, from its start. */
 void upload_create(struct objects *o, struct task *t);
 void upload_filled(struct objects *o, struct task *t, const struct object_job *job);
-/* COMMIT or SYNC: save what the task's upload holds. */
+/* COMMIT or SYNC: save what the task's upload holds; on with one that had no room. */
 void upload_save(struct objects *o, struct task *t);
+void upload_save_on(struct objects *o, struct task *t);
 void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 /* Begin what can be begun of those that are committed when they are closed. */
 void uploads_look(struct objects *o);

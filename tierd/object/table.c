@@ -81,6 +81,13 @@ void object_free(struct object *o)
 	free(o);
 }
 
+/* Of our memory, as malloc rounds. */
+static uint64_t memory_of(const struct object *o)
+{
+	return (sizeof(*o) + o->name_bytes + 3 + o->chunks * sizeof(uint32_t) + 8 + 15) &
+	       ~(uint64_t)15;
+}
+
 /* ---- names --------------------------------------------------------------------------------- */
 
 /* Of a name looked for and a version: below, equal, above 0. */
@@ -226,6 +233,9 @@ struct object *object_enter(struct object_table *t, struct object_account *a, st
 	object_take(t, a, OBJECT_NVME, object_charge(o->size));
 	a->objects++;
 	t->objects++;
+	t->bytes += memory_of(o);
+	if (a->user)
+		a->user->objects++;
 	return former;
 }
 
@@ -239,6 +249,9 @@ void object_leave(struct object_table *t, struct object *o)
 	object_give(t, o->account, OBJECT_NVME, object_charge(o->size));
 	o->account->objects--;
 	t->objects--;
+	t->bytes -= memory_of(o);
+	if (o->account->user)
+		o->account->user->objects--;
 }
 
 /* ---- what a catalog says ------------------------------------------------------------------- */
@@ -324,6 +337,12 @@ void object_table_close(struct object_table *t)
 			t->bucket[i] = a->next;
 			free(a);
 		}
+	while (t->users) {
+		struct object_user *u = t->users;
+
+		t->users = u->next;
+		free(u);
+	}
 	t->root = NULL;
 }
 
@@ -359,6 +378,62 @@ struct object_account *object_account(struct object_table *t, uint64_t context)
 	return a;
 }
 
+int object_own(struct object_table *t, struct object_account *a, uint32_t uid)
+{
+	struct object_user *u = t->users;
+
+	if (a->user || uid == OBJECT_NO_USER)
+		return 0;
+	while (u && u->uid != uid)
+		u = u->next;
+	if (!u) {
+		u = calloc(1, sizeof(*u));
+		if (!u)
+			return -ENOMEM;
+		u->uid = uid;
+		u->next = t->users;
+		t->users = u;
+	}
+	a->user = u;
+	a->sibling = u->first;
+	u->first = a;
+	u->accounts++;
+	u->objects += a->objects;
+	u->resident += a->resident;
+	u->cxl += a->used[OBJECT_CXL];
+	return 0;
+}
+
+static void disown(struct object_table *t, struct object_account *a)
+{
+	struct object_user **at = &t->users, *u = a->user;
+	struct object_account **of = u ? &u->first : NULL;
+
+	while (of && *of != a)
+		of = &(*of)->sibling;
+	if (of)
+		*of = a->sibling;
+	if (!u || --u->accounts)
+		return;
+	while (*at != u)
+		at = &(*at)->next;
+	*at = u->next;
+	free(u);
+}
+
+uint64_t object_share(uint64_t most)
+{
+	return most - most / 4;
+}
+
+bool object_user_room(const struct object_table *t, const struct object_account *a,
+		      uint64_t bytes)
+{
+	uint64_t share = object_share(t->most[OBJECT_CXL]);
+
+	return !a->user || a->user->accounts == t->accounts || a->user->cxl + bytes <= share;
+}
+
 void object_account_done(struct object_table *t, struct object_account *a)
 {
 	struct object_account **at = &t->bucket[a->context % BUCKETS];
@@ -370,6 +445,7 @@ void object_account_done(struct object_table *t, struct object_account *a)
 	*at = a->next;
 	list_remove(&a->gone);
 	t->accounts--;
+	disown(t, a);
 	free(a);
 }
 
@@ -388,6 +464,8 @@ void object_take(struct object_table *t, struct object_account *a, enum object_t
 {
 	a->used[tier] += bytes;
 	t->used[tier] += bytes;
+	if (a->user && tier == OBJECT_CXL)
+		a->user->cxl += bytes;
 }
 
 void object_give(struct object_table *t, struct object_account *a, enum object_tier tier,
@@ -396,9 +474,20 @@ void object_give(struct object_table *t, struct object_account *a, enum object_t
 	assert(a->used[tier] >= bytes && t->used[tier] >= bytes);
 	a->used[tier] -= bytes;
 	t->used[tier] -= bytes;
+	if (a->user && tier == OBJECT_CXL)
+		a->user->cxl -= bytes;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
+
+/* One more version with memory, or one less. */
+static void count_resident(struct object_table *t, struct object_account *a, int64_t more)
+{
+	t->resident += (uint64_t)more;
+	a->resident += (uint64_t)more;
+	if (a->user)
+		a->user->resident += (uint64_t)more;
+}
 
 void object_coming(struct object_table *t, struct object *o)
 {
@@ -419,7 +508,7 @@ void object_came(struct object_table *t, struct object *o, int fd)
 	}
 	o->state = OBJECT_RESIDENT;
 	o->fd = fd;
-	t->resident++;
+	count_resident(t, o->account, 1);
 	object_touch(t, o);
 }
 
@@ -452,11 +541,13 @@ int object_drop(struct object_table *t, struct object *o)
 	list_remove(&o->link);
 	list_remove(&o->own);
 	object_give(t, o->account, OBJECT_CXL, object_charge(o->size));
-	if (o->state == OBJECT_HELD)
+	if (o->state == OBJECT_HELD) {
 		o->account->held -= object_charge(o->size);
+		t->bytes -= memory_of(o);
+	}
 	o->state = OBJECT_STORED;
 	o->fd = -1;
-	t->resident--;
+	count_resident(t, o->account, -1);
 	return fd;
 }
 
@@ -468,6 +559,7 @@ void object_hold(struct object_table *t, struct object *o)
 	list_push_back(&t->held, &o->link);
 	o->state = OBJECT_HELD;
 	o->account->held += object_charge(o->size);
+	t->bytes += memory_of(o);
 }
 
 struct object *object_victim(const struct object_table *t, const struct object_account *a)
@@ -482,10 +574,27 @@ struct object *object_victim(const struct object_table *t, const struct object_a
 	return NULL;
 }
 
+struct object *object_victim_of_user(const struct object_table *t,
+				     const struct object_account *a)
+{
+	const struct object_account *most = NULL, *x = a->user ? a->user->first : a;
+	struct object *victim = NULL;
+
+	for (; x; x = a->user ? x->sibling : NULL) {
+		struct object *first = object_victim(t, x);
+
+		if (!first || (most && x->used[OBJECT_CXL] <= most->used[OBJECT_CXL]))
+			continue;
+		most = x;
+		victim = first;
+	}
+	return victim;
+}
+
 /* ---- audit --------------------------------------------------------------------------------- */
 
 struct count {
-	uint64_t objects, resident, used[OBJECT_TIERS];
+	uint64_t objects, resident, bytes, used[OBJECT_TIERS];
 };
 
 static void count_one(struct count *n, const struct object *o)
@@ -494,6 +603,7 @@ static void count_one(struct count *n, const struct object *o)
 	n->used[OBJECT_CXL] += o->state != OBJECT_STORED ? object_charge(o->size) : 0;
 	n->objects += o->named;
 	n->resident += o->fd >= 0;
+	n->bytes += o->named || o->state == OBJECT_HELD ? memory_of(o) : 0;
 }
 
 static void count_tree(struct count *n, const struct object *o)
@@ -531,23 +641,54 @@ static uint64_t recount(const struct object_table *t, const uint64_t extra[OBJEC
 			count_one(&n, list_entry(at, struct object, link));
 	return differ("names", n.objects, t->objects, tell, arg) +
 	       differ("versions in memory", n.resident, t->resident, tell, arg) +
+	       differ("bytes for names", n.bytes, t->bytes, tell, arg) +
 	       differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg) +
 	       differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
+}
+
+/* Of each user from the accounts. */
+static uint64_t recount_users(const struct object_table *t,
+			      void (*tell)(void *arg, const char *what), void *arg)
+{
+	uint64_t wrong = 0;
+
+	for (const struct object_user *u = t->users; u; u = u->next) {
+		struct object_user n = { .accounts = 0 };
+
+		for (size_t i = 0; i < BUCKETS; i++)
+			for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
+				uint64_t his = a->user == u;
+
+				n.accounts += his;
+				n.objects += his * a->objects;
+				n.resident += his * a->resident;
+				n.cxl += his * a->used[OBJECT_CXL];
+			}
+		wrong += differ("a user's contexts", n.accounts, u->accounts, tell, arg) +
+			 differ("a user's names", n.objects, u->objects, tell, arg) +
+			 differ("a user's versions in memory", n.resident, u->resident, tell, arg) +
+			 differ("a user's bytes in CXL", n.cxl, u->cxl, tell, arg);
+	}
+	return wrong;
 }
 
 uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
 		      void (*tell)(void *arg, const char *what), void *arg)
 {
-	uint64_t objects = 0, used[OBJECT_TIERS] = { 0, 0 };
+	uint64_t objects = 0, resident = 0, used[OBJECT_TIERS] = { 0, 0 };
 	uint64_t wrong = t->objects > OBJECTS_RECOUNTED_MAX ? 0 : recount(t, extra, tell, arg);
+
+	wrong += recount_users(t, tell, arg);
 
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
 			objects += a->objects;
+			resident += a->resident;
 			used[OBJECT_CXL] += a->used[OBJECT_CXL];
 			used[OBJECT_NVME] += a->used[OBJECT_NVME];
 		}
 	wrong += differ("names of contexts", objects, t->objects, tell, arg);
+	wrong += differ("contexts' versions in memory", resident, t->resident, tell, arg);
 	wrong += differ("contexts' bytes in CXL", used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
 	wrong += differ("contexts' bytes in NVMe", used[OBJECT_NVME], t->used[OBJECT_NVME], tell,
 			arg);

@@ -26,16 +26,28 @@ enum object_tier { OBJECT_CXL, OBJECT_NVME, OBJECT_TIERS };
 
 enum object_state { OBJECT_STORED, OBJECT_COMING, OBJECT_RESIDENT, OBJECT_HELD };
 
+#define OBJECT_NO_USER UINT32_MAX /* an operator: no share is his limit */
+
+/* One user's: what is in his contexts. It is there as long as one of them has an account. */
+struct object_user {
+	struct object_user *next;
+	struct object_account *first;
+	uint32_t uid;
+	uint64_t accounts, objects, resident, cxl;
+};
+
 /* One context's. It is there from the first question on, and goes when its context is gone. */
 struct object_index;
 struct object_account {
 	struct object_account *next;
 	struct list gone; /* with others whose contexts are gone */
+	struct object_account *sibling; /* of the same user */
+	struct object_user *user; /* NULL: nobody asked so far, or an operator's */
 	struct object_index *index; /* names in shared memory; NULL: nobody asked for it */
 	uint64_t context; /* uid of the store's catalog */
 	uint64_t used[OBJECT_TIERS], quota[OBJECT_TIERS];
 	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
-	uint64_t objects;
+	uint64_t objects, resident;
 	uint64_t epoch; /* the latest that was asked with: versions of another are void */
 	struct list leaving[OBJECT_PRIORITIES];
 };
@@ -62,6 +74,8 @@ struct object_table {
 	struct object *root;
 	uint64_t objects; /* that names have */
 	uint64_t accounts;
+	uint64_t bytes; /* of our memory: versions that have a name, or are held */
+	struct object_user *users;
 	uint64_t resident; /* versions with memory: each is a descriptor */
 	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
 	struct list leaving[OBJECT_PRIORITIES]; /* first: leaves next */
@@ -127,6 +141,14 @@ struct object_account *object_account_find(const struct object_table *t, uint64_
 /* Frees it when nothing is charged to it. */
 void object_account_done(struct object_table *t, struct object_account *a);
 
+/* It is this user's, from now on for good. -ENOMEM. */
+int object_own(struct object_table *t, struct object_account *a, uint32_t uid);
+/* Three quarters: what one user may have of a table. */
+uint64_t object_share(uint64_t most);
+/* May its user have so many bytes more in CXL? While no other one has an account: all there are. */
+bool object_user_room(const struct object_table *t, const struct object_account *a,
+		      uint64_t bytes);
+
 /* Is there room? -EDQUOT: not within the context's quota, -ENOSPC: not in the tier. */
 int object_room(const struct object_table *t, const struct object_account *a,
 		enum object_tier tier, uint64_t bytes);
@@ -151,6 +173,9 @@ int object_drop(struct object_table *t, struct object *o);
 void object_hold(struct object_table *t, struct object *o);
 /* Who leaves first; only of this account, if one is given. NULL: nobody is there. */
 struct object *object_victim(const struct object_table *t, const struct object_account *a);
+/* The same of all of its user's: from the account that has most in memory. */
+struct object *object_victim_of_user(const struct object_table *t,
+				     const struct object_account *a);
 
 /*
  * Recount everything from the versions, if there are not too many for one event (I17), and from the

@@ -47,7 +47,7 @@ static void step_blocked(struct objects *o)
 	list_each(at, &o->tasks) {
 		struct task *t = list_entry(at, struct task, link);
 
-		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED)
+		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED || t->stage == TASK_ROOM)
 			task_step(o, t);
 	}
 }
@@ -190,9 +190,10 @@ static void write_anew(struct objects *o)
 void objects_turn(struct objects *o, uint64_t now_ns)
 {
 	struct object_job *job;
-	bool any = false;
+	bool any = o->goes_on;
 
 	o->now_ns = now_ns;
+	o->goes_on = false;
 	while ((job = object_files_reap(o->files))) {
 		job_done(o, job);
 		any = true;
@@ -221,7 +222,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 
 uint64_t objects_wanted(const struct objects *o)
 {
-	if (!list_empty(&o->gone) || o->indexing || (o->anew.on && !o->anew.walked))
+	if (!list_empty(&o->gone) || o->indexing || o->goes_on || (o->anew.on && !o->anew.walked))
 		return 0;
 	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) &&
 			       list_empty(&o->ended) ? UINT64_MAX : LOOK_NS;

@@ -22,6 +22,7 @@
 #include "tierd/object/object_priv.h"
 
 #define LOOKS_MAX 64u
+#define OF_NAME_MAX 256u /* uploads of one name: each question about it looks at all of them */
 #define MODE_DEFAULT 0644u
 #define LEFT_NS (200 * NS_PER_MS) /* a process that was killed is dead by then */
 #define FREE_NS (1 * NS_PER_S)    /* who closed the last descriptor has said so by then */
@@ -129,7 +130,7 @@ void upload_drop(struct objects *o, struct upload *u)
 void upload_lost(struct objects *o, const struct upload *u, int error)
 {
 	o->lost[o->lost_next % LOST_MAX].id = u->id;
-	o->lost[o->lost_next++ % LOST_MAX].error = error;
+	o->lost[o->lost_next++ % LOST_MAX].error = error == -EUSERS ? -EDQUOT : error;
 }
 
 int upload_fate(const struct objects *o, uint64_t id)
@@ -151,6 +152,15 @@ static uint32_t connection_uploads(const struct objects *o, const struct object_
 	list_each(at, &o->uploads)
 		n += of_connection(list_entry(at, struct upload, link), who);
 	return n;
+}
+
+bool upload_name_full(const struct objects *o, uint64_t context, const char *name, uint32_t bytes)
+{
+	uint32_t n = 0;
+
+	list_each(at, &o->named[bucket_of(context, name, bytes)])
+		n += has_name(list_entry(at, struct upload, named), context, name, bytes);
+	return n >= OF_NAME_MAX;
 }
 
 static struct upload *upload_new(struct objects *o, const struct task *t, const struct object *x)
@@ -223,7 +233,10 @@ static void fill(struct objects *o, struct task *t, struct upload *u, const stru
 			close(job->other);
 		free(job);
 		upload_drop(o, u);
-		task_fail(o, t, rc, "there is no memory for a copy of it");
+		if (rc == -EAGAIN)
+			t->stage = TASK_BLOCKED;
+		else
+			task_fail(o, t, rc, "there is no memory for a copy of it");
 		return;
 	}
 	u->charged = charge;
@@ -255,13 +268,13 @@ void upload_filled(struct objects *o, struct task *t, const struct object_job *j
 static void create_new(struct objects *o, struct task *t, const struct object *x, bool copy)
 {
 	struct upload *u = NULL;
+	int rc = upload_room(o, t);
 
-	if (o->upload_count < OBJECTS_UPLOADS_MAX &&
+	if (rc == 0 && !upload_name_full(o, t->context, t->name, t->name_bytes) &&
 	    connection_uploads(o, &t->answer->who) < OBJECTS_CONNECTION_UPLOADS_MAX)
 		u = upload_new(o, t, x);
 	if (!u || u->fd < 0) {
-		int rc = u ? u->fd : -EMFILE;
-
+		rc = u ? u->fd : rc ? rc : -EMFILE;
 		if (u)
 			upload_drop(o, u);
 		task_fail(o, t, rc, "too many objects are being written, or no descriptor is left");
@@ -306,6 +319,8 @@ static int find_room(struct objects *o, struct task *t, uint64_t size)
 	int rc = o->table.objects < OBJECTS_MAX ?
 			 object_room(&o->table, t->account, OBJECT_NVME, charge) : -ENOSPC;
 
+	if (rc == 0 && !name_room(t->account))
+		rc = -EUSERS;
 	if (rc == 0)
 		rc = make_room(o, t->account, t->charged, charge);
 	if (rc)
@@ -393,16 +408,13 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 }
 
 /* The descriptor and what is charged move from the upload to the task; a sync has its own. */
-static int take_over(struct objects *o, struct task *t, uint64_t *size)
+static int take_over(struct task *t)
 {
 	struct upload *u = t->upload;
-	struct stat st;
 	int rc = t->type == WIRE_OBJ_COMMIT ? memfile_fix_length(u->fd) : 0;
 
-	(void)o;
-	if (rc || fstat(u->fd, &st))
-		return rc ? rc : -errno;
-	*size = (uint64_t)st.st_size;
+	if (rc)
+		return rc;
 	if (t->type == WIRE_OBJ_SYNC) {
 		t->fd = fcntl(u->fd, F_DUPFD_CLOEXEC, 0);
 		return t->fd < 0 ? -errno : 0;
@@ -416,17 +428,30 @@ static int take_over(struct objects *o, struct task *t, uint64_t *size)
 
 void upload_save(struct objects *o, struct task *t)
 {
-	struct object_job *job;
-	uint64_t size = 0;
 	int rc;
 
 	t->upload->busy = true;
-	rc = take_over(o, t, &size);
-	if (rc) {
+	rc = take_over(t);
+	if (rc)
 		fail_save(o, t, rc, "its writer sealed it, or no descriptor is left");
+	else
+		upload_save_on(o, t);
+}
+
+void upload_save_on(struct objects *o, struct task *t)
+{
+	struct object_job *job;
+	struct stat st;
+	uint64_t size;
+	int rc = fstat(t->fd, &st) ? -errno : 0;
+
+	size = (uint64_t)st.st_size;
+	if (rc == 0)
+		rc = find_room(o, t, size);
+	if (rc == -EAGAIN) {
+		t->stage = TASK_ROOM;
 		return;
 	}
-	rc = find_room(o, t, size);
 	if (rc) {
 		fail_save(o, t, rc, no_room(rc));
 		return;
@@ -644,6 +669,8 @@ void uploads_watch(struct objects *o)
 			continue;
 		now = (uint64_t)st.st_blocks * 512;
 		rc = make_room(o, u->account, u->charged, now);
+		if (rc == -EAGAIN)
+			continue; /* charged the next time */
 		if (rc) {
 			upload_lost(o, u, rc);
 			log_warn(o->config.log, "an upload was dropped", NULL,

@@ -157,6 +157,7 @@ struct obs_question {
 	uint64_t now_ns;
 	const struct obs_connection *connection; /* all of them */
 	uint32_t connections;
+	uint64_t answer_bytes; /* of answers that their connections have not read */
 };
 
 /*

@@ -186,14 +186,21 @@ static json_t *memory(const struct obs *o, const struct obs_question *q,
 {
 	uint64_t tables = o->limits.table_bytes, used = stats->table_bytes, clients = 0;
 	uint64_t cold = o->cold_kind ? *o->cold_bytes : 0;
+	struct objects_stats objects = { .memory = 0 };
 
+	if (o->objects)
+		objects_stats(o->objects, &objects);
 	for (uint32_t i = 0; i < q->connections; i++)
 		clients += q->connection[i].staging_bytes + q->connection[i].region_bytes;
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "tables", obs_number(used),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}",
+			 "tables", obs_number(used),
 			 "tables_most", obs_number(tables), "slack",
 			 obs_number(stats->slack_bytes), "fixed", obs_number(o->fixed_bytes),
-			 "clients", obs_number(clients), "most",
+			 "clients", obs_number(clients),
+			 "objects", obs_number(objects.memory),
+			 "answers", obs_number(q->answer_bytes), "most",
 			 obs_number(o->fixed_bytes + clients + stats->slack_bytes +
+				    objects.memory + q->answer_bytes +
 				    (tables > used ? tables : used)),
 			 "cold", o->cold_kind ? o->cold_kind : "dram", "cold_bytes",
 			 obs_number(cold));

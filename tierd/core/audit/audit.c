@@ -556,7 +556,7 @@ static void audit_lent(struct audit *a)
 
 	audit_compare(a, "host", "places of puts", a->puts_lent, a->c->puts.lent);
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
-		clients += a->c->client[i].lends;
+		clients += a->c->client[i].used[ACCOUNT_LENDS];
 	for (uint32_t i = 0; i < a->c->contexts_high; i++) {
 		contexts += a->c->context[i] ? a->c->context[i]->lent : 0;
 		a->lent += a->c->context[i] ? a->c->context[i]->index_lent : 0;

@@ -187,6 +187,7 @@ static void audit_pins(struct audit *a)
 struct charges {
 	uint64_t used[ACCOUNT_KINDS];
 	uint64_t connections; /* of a user */
+	uint64_t lent[ABI_MEM_TIERS];
 };
 
 struct charged {
@@ -238,6 +239,18 @@ static void count_foresight(const struct core *c, struct charged *n)
 	}
 }
 
+static void count_lends(const struct core *c, struct charged *n)
+{
+	for (uint32_t i = 0; i < c->clients_high; i++)
+		for (uint32_t at = c->client[i].lend_first, tier; at; at = lend_next(c, at)) {
+			uint64_t bytes = lend_of_others(c, at, &tier);
+
+			charge_client(c, n, i, ACCOUNT_LENDS);
+			if (bytes && c->client[i].account < c->accounts.high)
+				n->user[c->client[i].account].lent[tier] += bytes;
+		}
+}
+
 static void count_charges(const struct core *c, struct charged *n)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
@@ -262,6 +275,7 @@ static void count_charges(const struct core *c, struct charged *n)
 			charge_client(c, n, p->client, ACCOUNT_PIN_CHUNKS);
 	}
 	count_foresight(c, n);
+	count_lends(c, n);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].state && c->client[i].account < c->accounts.high)
 			n->user[c->client[i].account].connections++;
@@ -279,6 +293,9 @@ static void compare_charges(struct audit *a, const struct charged *n)
 		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
 			audit_compare(a, whose, "entries of a shared table", n->user[i].used[kind],
 				      c->accounts.table[i].used[kind]);
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			audit_compare(a, whose, "bytes of others in devices", n->user[i].lent[t],
+				      c->accounts.table[i].lent[t]);
 	}
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		snprintf(whose, sizeof(whose), "client %u", i);

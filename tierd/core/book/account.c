@@ -27,6 +27,7 @@ static const uint32_t table[ACCOUNT_KINDS] = {
 	[ACCOUNT_PARKED] = PARKED_MAX,
 	[ACCOUNT_CONVERSATIONS] = CONVERSATIONS_MAX,
 	[ACCOUNT_REFS] = CONVERSATION_CHUNKS,
+	[ACCOUNT_LENDS] = CORE_LENDS_MAX,
 };
 
 static uint32_t user_most(enum account_kind kind)
@@ -44,6 +45,7 @@ static uint32_t client_most(const struct core *c, enum account_kind kind)
 		[ACCOUNT_PLANS] = PLANS_CLIENT_MAX,
 		[ACCOUNT_PARKED] = PARKED_CLIENT_MAX,
 		[ACCOUNT_CONVERSATIONS] = CONVERSATIONS_CLIENT_MAX,
+		[ACCOUNT_LENDS] = CORE_LENDS_CLIENT_MAX,
 	};
 
 	return set[kind] ? set[kind] : table[kind];

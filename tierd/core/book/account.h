@@ -18,6 +18,7 @@ enum account_kind {
 	ACCOUNT_PARKED,  /* parked: also those that the core parks for a user's conversations */
 	ACCOUNT_CONVERSATIONS, /* never refused for a user's sake: who has most forgets one */
 	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
+	ACCOUNT_LENDS,   /* slabs that devices have */
 	ACCOUNT_KINDS,
 };
 
@@ -30,6 +31,7 @@ struct account {
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
 	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that it has */
+	uint64_t lent[ABI_MEM_TIERS]; /* bytes of slabs of others that its devices have */
 };
 
 struct accounts {
@@ -78,7 +80,7 @@ struct client {
 	uint32_t orders;     /* requests in REQUEST_ORDER */
 	uint32_t owner;      /* in the core's ledger of what clients put */
 	struct put *puts;
-	uint32_t lends, lend_first; /* slabs that its devices have; 1 + the first's number */
+	uint32_t lend_first; /* of the slabs that its devices have: 1 + its number */
 	uint64_t recalls;           /* times that some of them were wanted back */
 };
 

@@ -9,6 +9,8 @@
  *
  * What is wanted back is marked, and the client's count of recalls rises; it asks what to leave
  * when it sees that. Nobody is forced: what stays is charged to the context like any slab of its.
+ * So of contexts that are others' a user's devices have half of a tier at most, and an index only
+ * if that costs its owner nothing.
  */
 #include <assert.h>
 #include <errno.h>
@@ -70,6 +72,21 @@ static uint32_t *find(struct core *c, uint32_t client, const struct context *x, 
 	return NULL;
 }
 
+static bool is_foreign(const struct client *k, const struct context *x)
+{
+	return !k->open.operator_ && k->open.uid != x->spec.owner_uid;
+}
+
+/* What counts for a user: slabs of others. */
+static uint64_t *counted(struct core *c, const struct client *k, const struct context *x,
+			 uint32_t tier)
+{
+	assert(k->state && k->account < CORE_ACCOUNTS_MAX);
+	if (tier >= ABI_MEM_TIERS || !is_foreign(k, x))
+		return NULL;
+	return &c->accounts.table[k->account].lent[tier];
+}
+
 static void add(struct core *c, uint32_t client, struct context *x, uint32_t tier, uint64_t slab)
 {
 	struct lends *l = &c->evict.lends;
@@ -88,7 +105,9 @@ static void add(struct core *c, uint32_t client, struct context *x, uint32_t tie
 	if (k->lend_first)
 		l->table[k->lend_first - 1].prev = number;
 	*link = k->lend_first = number;
-	k->lends++;
+	account_take(c, k, ACCOUNT_LENDS);
+	if (counted(c, k, x, tier))
+		*counted(c, k, x, tier) += space_slab_bytes(x->space[tier]);
 	x->lent++;
 	l->count++;
 }
@@ -101,10 +120,10 @@ static void end(struct core *c, uint32_t *link)
 	struct lend *at = &l->table[number - 1];
 	struct context *x = c->context[at->context];
 	struct client *k = &c->client[at->client];
-
+	uint64_t *lent = counted(c, k, x, at->tier);
 	bool index = at->tier == CORE_RANGE_INDEX;
 
-	assert(x && x->lent > 0 && k->lends > 0 && l->count > 0);
+	assert(x && x->lent > 0 && l->count > 0);
 	*link = at->chain;
 	*(at->prev ? &l->table[at->prev - 1].next : &k->lend_first) = at->next;
 	if (at->next)
@@ -117,7 +136,11 @@ static void end(struct core *c, uint32_t *link)
 		request_wake_space(c);
 	at->next = l->free;
 	l->free = number;
-	k->lends--;
+	if (lent) {
+		assert(*lent >= space_slab_bytes(x->space[at->tier]));
+		*lent -= space_slab_bytes(x->space[at->tier]);
+	}
+	account_give(c, k->account, k, ACCOUNT_LENDS);
 	x->lent--;
 	l->count--;
 }
@@ -139,19 +162,23 @@ static uint64_t bytes_of(const struct context *x, uint32_t tier)
 }
 
 /* All of it is brought when it is registered. */
-static int index_lend(struct core *c, struct context *x)
+static int index_lend(struct core *c, const struct client *k, struct context *x)
 {
 	if (x->descs_short)
 		return -EAGAIN;
-	return tables_lend(c, x) ? 0 : -EDQUOT;
+	return tables_lend(c, x, !is_foreign(k, x)) ? 0 : -EDQUOT;
 }
 
-static int slab_lend(struct core *c, struct context *x, const struct core_range *range)
+static int slab_lend(struct core *c, const struct client *k, struct context *x,
+		     const struct core_range *range)
 {
+	const uint64_t *lent = counted(c, k, x, range->tier);
 	int64_t slab;
 
 	if (range->tier == CORE_RANGE_INDEX)
-		return index_lend(c, x);
+		return index_lend(c, k, x);
+	if (lent && *lent + range->bytes > c->pool[range->tier].capacity / 2)
+		return -EDQUOT;
 	slab = space_lend(x->space[range->tier], range->offset);
 	assert(slab < 0 || (uint64_t)slab == range->offset);
 	return slab < 0 ? (int)slab : 0;
@@ -172,7 +199,7 @@ int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
 		return -EACCES;
 	if (x->closing)
 		return -EAGAIN;
-	if (k->lends >= CORE_LENDS_CLIENT_MAX || c->evict.lends.count == CORE_LENDS_MAX)
+	if (!account_may(c, k, ACCOUNT_LENDS) || c->evict.lends.count == CORE_LENDS_MAX)
 		return -EDQUOT;
 	range->bytes = bytes_of(x, range->tier);
 	range->offset -= range->offset % range->bytes;
@@ -181,7 +208,7 @@ int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
 		c->evict.lends.table[*link - 1].times++;
 		return 0;
 	}
-	rc = slab_lend(c, x, range);
+	rc = slab_lend(c, k, x, range);
 	if (rc == 0)
 		add(c, client, x, range->tier, range->offset);
 	return rc;
@@ -246,6 +273,22 @@ void lend_client_dead(struct core *c, uint32_t client)
 	}
 }
 
+uint32_t lend_next(const struct core *c, uint32_t at)
+{
+	assert(at > 0 && at <= c->evict.lends.high);
+	return c->evict.lends.table[at - 1].next;
+}
+
+uint64_t lend_of_others(const struct core *c, uint32_t at, uint32_t *tier)
+{
+	const struct lend *l = &c->evict.lends.table[at - 1];
+	const struct context *x = c->context[l->context];
+
+	*tier = l->tier;
+	return l->tier < ABI_MEM_TIERS && is_foreign(&c->client[l->client], x) ?
+		       space_slab_bytes(x->space[l->tier]) : 0;
+}
+
 /* ---- back --------------------------------------------------------------------------------- */
 
 static void ask(struct core *c, uint32_t client)
@@ -258,14 +301,14 @@ static void ask(struct core *c, uint32_t client)
 void lend_context_closing(struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		if (c->client[i].lends && bit_get(c->client[i].attached, x->index))
+		if (c->client[i].lend_first && bit_get(c->client[i].attached, x->index))
 			ask(c, i);
 }
 
 static void recall(struct core *c, struct context *x, uint32_t tier, uint64_t slab)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		if (c->client[i].lends && find(c, i, x, tier, slab))
+		if (c->client[i].lend_first && find(c, i, x, tier, slab))
 			ask(c, i);
 }
 

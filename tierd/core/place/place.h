@@ -44,7 +44,7 @@ int tables_may_swap(struct core *c, struct context *x, const struct lanes *next)
 uint64_t tables_of(const struct context *x);
 uint64_t tables_most(const struct context *x);
 uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit);
-bool tables_lend(struct core *c, struct context *x);
+bool tables_lend(struct core *c, struct context *x, bool costs);
 uint32_t tables_slot(struct core *c, struct context *x, uint64_t salt);
 void tables_lane(struct context *x, uint32_t lane);
 uint32_t tables_begin(struct core *c, struct context *x, uint32_t slot, uint64_t parts);
@@ -105,6 +105,10 @@ void evict_tick(struct core *c);
 int lend_open(struct core *c);
 void lend_close(struct core *c);
 void lend_client_dead(struct core *c, uint32_t client);
+/* The next of a client's; 0: it was the last (the first: client.lend_first). */
+uint32_t lend_next(const struct core *c, uint32_t at);
+/* Its bytes, if they count for its client's user: of a slab of another user's context. */
+uint64_t lend_of_others(const struct core *c, uint32_t at, uint32_t *tier);
 void lend_context_closing(struct core *c, const struct context *x);
 void lend_recall(struct core *c, struct context *x, uint32_t tier, uint32_t count);
 void lend_recall_index(struct core *c, struct context *x);

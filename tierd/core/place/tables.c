@@ -116,6 +116,28 @@ static int may_map(const struct core *c, const struct disk_context *spec,
 	return host ? -ENOSPC : -EDQUOT;
 }
 
+/* Each takes mappings of the daemon's, and who connects needs some, too. */
+static int may_have(const struct core *c, const struct disk_context *spec, char *why,
+		    size_t why_bytes)
+{
+	const struct tables_user *u = user_find(c, spec->owner_uid);
+	uint32_t most = c->config.contexts_most;
+
+	if (!most || c->contexts < most * 3 / 4)
+		return 0;
+	if (c->contexts >= most) {
+		snprintf(why, why_bytes, "there are %u contexts, as many as the host has mappings "
+			 "for (vm.max_map_count); remove some, or raise it", c->contexts);
+		return -ENOSPC;
+	}
+	if (spec->uid || !spec->owner_uid || !u || u->contexts < most * 3 / 4)
+		return 0;
+	snprintf(why, why_bytes, "user %u owns %u contexts, three quarters of what the host has "
+		 "mappings for (vm.max_map_count); remove some, or raise it",
+		 spec->owner_uid, u->contexts);
+	return -EDQUOT;
+}
+
 /* Is there room for a context of this plan? -EDQUOT its owner's is taken, -ENOSPC all is. */
 int tables_may_make(const struct core *c, const struct disk_context *spec,
 		    const struct core_context_plan *plan, char *why, size_t why_bytes)
@@ -124,6 +146,8 @@ int tables_may_make(const struct core *c, const struct disk_context *spec,
 	uint64_t memory = c->config.table_bytes;
 	int err = may_map(c, spec, plan, why, why_bytes);
 
+	if (!err)
+		err = may_have(c, spec, why, why_bytes);
 	if (err || spec->uid) /* one that was made before is to come back */
 		return err;
 	if (c->drives && u && spec->owner_uid && u->contexts >= c->catalog.max * 3 / 4) {
@@ -255,15 +279,15 @@ uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit)
 	return room_of(c, x, limit);
 }
 
-/* Its index gets all of its memory. False: there is no room for that. */
-bool tables_lend(struct core *c, struct context *x)
+/* Its index gets all of its memory. False: there is no room for that, or it may cost nothing. */
+bool tables_lend(struct core *c, struct context *x, bool costs)
 {
 	uint32_t limit;
 	uint64_t room = tables_room(c, x, &limit), before = x->table_bytes;
 
 	x->index_lent++;
 	tables_count(c, x);
-	if (x->table_bytes <= before || x->table_bytes - before <= room)
+	if (x->table_bytes <= before || (costs && x->table_bytes - before <= room))
 		return true;
 	x->index_lent--;
 	tables_count(c, x);
