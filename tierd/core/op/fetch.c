@@ -221,6 +221,7 @@ bool fetch_release_each(struct core *c, struct request *r,
 	size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
 							    : sizeof(struct abi_block_ref);
 
+	assert(r->answered && r->released <= r->held);
 	while (r->released < r->held) {
 		uint32_t slot;
 

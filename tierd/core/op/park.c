@@ -295,6 +295,7 @@ static void park_finished(struct core *c, const struct request *r)
 
 static bool prefetch_came(struct core *c, struct request *r, bool lost)
 {
+	assert(!r->parked && r->ending);
 	if (!lost && park_over(c, r))
 		r->status = ABI_STATUS_LATE;
 	if (!park_protect(c, r))

@@ -672,6 +672,7 @@ static bool put_flush_failed(struct request *r)
 {
 	struct put *p = r->put;
 
+	assert(!p || p->committing);
 	if (p)
 		p->written = p->look = p->begun = p->drives = 0;
 	return p;

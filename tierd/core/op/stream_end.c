@@ -27,6 +27,7 @@ void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struc
 bool stream_release(struct core *c, struct request *r)
 {
 	(void)c;
+	assert(r->stream->request == r);
 	r->stream->request = NULL;
 	r->stream = NULL;
 	return true;
