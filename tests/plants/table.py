@@ -184,6 +184,9 @@ bug("gap-in-the-first-block-only", CORE + "op/put_commit.c",
 bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
     "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
     "if (!i || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))", "test_core_tombs")
+bug("tombstones-sorted-without-contexts", CORE + "log/recover.c",
+    "if (a->ctx != b->ctx)\n\t\treturn a->ctx->index < b->ctx->index ? -1 : 1;", "",
+    "test_core_tombs")
 
 # ---- memory that devices have --------------------------------------------------------------------
 
