@@ -188,6 +188,13 @@ bug("tombstones-sorted-without-contexts", CORE + "log/recover.c",
     "if (a->ctx != b->ctx)\n\t\treturn a->ctx->index < b->ctx->index ? -1 : 1;", "",
     "test_core_tombs")
 
+bug("questions-of-a-user-without-a-bound", FRONT + "watch.c",
+    "if (*spent >= USER_NS)\n\t\treturn;", "", "test_front_shares")
+bug("questions-of-all-users-bounded-as-one", FRONT + "watch.c",
+    "all->user[i].uid != uid", "0", "test_front_shares")
+bug("unread-answers-of-a-connection-alone", FRONT + "admin.c",
+    "unread(f, &s->uid) > UNREAD_MAX", "s->text_bytes > UNREAD_MAX", "test_front_shares")
+
 # ---- memory that devices have --------------------------------------------------------------------
 
 DEVICE = LIBRARY + "device.c"
