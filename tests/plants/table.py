@@ -263,6 +263,11 @@ CLIENTS = "test_object_clients"
 
 bug("open-object-evicted", OBJECT + "room.c",
     "if (!memfile_is_ours(x->fd)) {\n\t\t\tobject_touch(", "if (0) {\n\t\t\tobject_touch(", CLIENTS)
+bug("own-objects-not-sought-behind-others", OBJECT + "room.c",
+    "return own || lacks == -EUSERS ?", "return lacks == -EUSERS ?", "test_object_room")
+bug("memory-of-objects-without-shares", OBJECT + "table.c",
+    "return !a->user || a->user->accounts == t->accounts || a->user->cxl + bytes <= share;",
+    "(void)share;\n\treturn true;", "test_object_room")
 bug("open-version-not-held", OBJECT + "object.c",
     "x->state == OBJECT_RESIDENT && !memfile_is_ours(x->fd)", "0", CLIENTS)
 bug("copy-evicts-what-it-copies", OBJECT + "upload.c",
