@@ -167,13 +167,6 @@ bug("wish-behind-the-last-look", LIBRARY + "wait.c",
     "submit_collect(t);\n"
     "\tif (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));",
     "test_libtier_wait")
-bug("wish-of-a-poll-behind-its-look", LIBRARY + "wait.c",
-    "if (!a->dead)\n\t\tring_ask_wake(&a->ring, true);\n\tsubmit_collect(t);\n}",
-    "submit_collect(t);\n\tif (!a->dead)\n\t\tring_ask_wake(&a->ring, true);\n}",
-    "test_libtier_wait")
-bug("no-look-behind-the-wish-of-a-poll", LIBRARY + "wait.c",
-    "quiet_event(t, q);\n\t\tsubmit_take_done(t, q, taken);", "quiet_event(t, q);",
-    "test_libtier_wait")
 bug("tail-read-after-it-was-judged", FRONT + "ring_in.c",
     "if (most > w.ready)\n\t\tmost = w.ready;",
     "if (most > w.ready)\n"

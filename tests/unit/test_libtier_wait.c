@@ -192,7 +192,7 @@ static bool is_told(struct world *w, tier_block b, void (*call)(void *arg), uint
 	return in_time;
 }
 
-#define WISH_NEAR 8u /* instructions on either side of it, one by one */
+#define WISH_NEAR 4u /* instructions on either side of it, one by one */
 
 static void at_any_instruction(struct world *w, void (*call)(void *arg))
 {
