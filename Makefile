@@ -99,7 +99,7 @@ SRC_core      := $(wildcard tierd/core/*.c tierd/core/*/*.c tierd/policy/*.c)
 SRC_daemon    := $(wildcard tierd/backend/*.c tierd/object/*.c tierd/front/*.c tierd/obs/*.c \
                    tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon)) \
-                 $(wildcard fpga-sim/model/*.c fpga-sim/port/*.c)
+                 $(filter-out %/nvme.c,$(wildcard fpga-sim/model/*.c fpga-sim/port/*.c))
 SRC_tierd     := $(wildcard tierd/main.c)
 SRC_tier      := libtier/shim/run.c libtier/shim/import.c libtier/shim/weights.c
 SRC_shim      := $(filter-out $(SRC_tier),$(wildcard libtier/shim/*.c)) libtier/src/socket.c \

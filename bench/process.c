@@ -5,15 +5,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 
@@ -156,4 +160,24 @@ void process_tell_log(const char *log)
 	got = pread(fd, tail, LOG_TAIL_BYTES, end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0);
 	if (got > 0)
 		fprintf(stderr, "%.*s", (int)got, tail);
+}
+
+static long futex(uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+}
+
+uint32_t process_wait(uint32_t *word, uint32_t value)
+{
+	uint32_t now;
+
+	while ((now = atomic_load_acquire_u32(word)) == value)
+		futex(word, FUTEX_WAIT, value);
+	return now;
+}
+
+void process_set(uint32_t *word, uint32_t value)
+{
+	atomic_store_release_u32(word, value);
+	futex(word, FUTEX_WAKE, INT_MAX);
 }

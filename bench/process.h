@@ -39,6 +39,10 @@ int process_there(const char *program);
 /* Print the end of a log on standard error. */
 void process_tell_log(const char *log);
 
+/* Of a word that processes share, by a futex: wait until it is not `value`; set it, wake all. */
+uint32_t process_wait(uint32_t *word, uint32_t value);
+void process_set(uint32_t *word, uint32_t value);
+
 /* Two milliseconds, between two looks. */
 void process_moment(void);
 

@@ -9,6 +9,7 @@ CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
                      $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
                      $(call objects,plain,cuda/ref/msa.c cuda/ref/layout.c)
+CUDA_DOOR  := $(call objects,plain,cuda/device/door.c libtier/base/cuda_driver.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
@@ -29,7 +30,7 @@ $(CUDA_OUT)/ptx/%.o: $(CUDA_OUT)/ptx/%.cc
 	@echo '  CXX   $@'
 	@$(CUDA_CXX) -O1 -w -ffp-contract=off -MMD -MP -c -o $@ $<
 .SECONDARY: $(CUDA_PTX:=.cc)
-$(CUDA_TEST): $(CUDA_TEST_OBJECTS)
+$(CUDA_TEST): $(CUDA_TEST_OBJECTS) $(CUDA_DOOR)
 	@echo '  LINK  $@'
 	@$(CUDA_CXX) -o $@ $^
 -include $(patsubst %.o,%.d,$(CUDA_TEST_OBJECTS))
@@ -46,13 +47,16 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
   integration/test_api_device integration/test_api_kernels integration/test_device_faults \
-  integration/test_api_gpu)): $(STANDIN)
+  integration/test_api_gpu integration/test_device_door)): $(STANDIN)
 # Kernels on the model of the device, in a C program.
-CUDA_CASES := main decode index era layout whole words wrappers
+CUDA_CASES := main device decode index era layout whole words wrappers
 CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
 ifneq ($(CUDA_HERE),)
-$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
-$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): LDFLAGS += -Wl,--no-as-needed -lstdc++
+DOOR_TESTS := $(VARIANTS:%=$(O)/%/tests/integration/test_device_door)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu) $(DOOR_TESTS): $(CUDA_KERNELS)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu) $(DOOR_TESTS): \
+	LDFLAGS += -Wl,--no-as-needed -lstdc++
+$(DOOR_TESTS): $(call objects,plain,cuda/device/door.c)
 endif
 
 # --- what we rely on in a driver
@@ -67,7 +71,12 @@ $(MEASURE): $(call objects,plain,cuda/contract/measure.c libtier/base/cuda_drive
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
--include $(O)/plain/obj/cuda/contract/measure.d
+FIGURES := $(CUDA_OUT)/figures
+FIGURES_C := $(wildcard cuda/device/*.c) libtier/base/cuda_driver.c
+$(FIGURES): $(call objects,plain,$(FIGURES_C)) $(CUDA_KERNELS)
+	@echo '  LINK  $@'
+	@$(CUDA_CXX) -o $@ $^
+-include $(FIGURES_C:%.c=$(O)/plain/obj/%.d) $(O)/plain/obj/cuda/contract/measure.d
 -include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d \
          $(O)/plain/obj/cuda/ref/layout.d
 
@@ -118,9 +127,12 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 			>$$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
 		grep '^#' $$folder/log; \
 	done
-gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
-	$(O)/plain/tests/integration/test_api_device | $(O)/plain/tierd $(O)/plain/tierctl
-	@cuda/gpu-check $(O)
+# A machine that has a GPU may lack what tests of a daemon need: their stages are then not run.
+GPU_CHECK_TESTS := $(O)/plain/tests/integration/test_device_door $(CUDA_FAULTS) \
+                   $(O)/plain/tierd $(O)/plain/tierctl
+gpu-check: $(CONTRACT) $(MEASURE) $(FIGURES) $(STANDIN) $(CUDA_TEST)
+	-@$(MAKE) --no-print-directory -k $(GPU_CHECK_TESTS)
+	@cuda/gpu-check $(O) $(STAGES)
 
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
@@ -128,9 +140,19 @@ cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden 
 cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a case must find each
 	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
 
-# In `make test`: two schedules a case, and all plants.
+# In `make test`: two schedules a case, and all plants; the door by a driver that knows no newer PTX
+# than it asks for, and graphs of a layer whose pages lie on the device, then on the host.
 CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract \
-             cuda/test/refusals
+             $(CUDA_OUT)/test-door $(CUDA_OUT)/test-layer cuda/test/refusals \
+             cuda/test/gpu-check-ends
+$(CUDA_OUT)/test-door: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nSTANDIN_CUDA=12000 LD_LIBRARY_PATH=%s exec %s %s\n' '$(CUDA_OUT)' \
+		'$(CUDA_TEST)' '--door device --schedules 1 --only wrappers' >$@ && chmod +x $@
+$(CUDA_OUT)/test-layer: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s host 4096\n' '$(CUDA_OUT)' \
+		'$(FIGURES)' >$@ && chmod +x $@
 $(CUDA_OUT)/test-contract: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \
@@ -142,6 +164,6 @@ $(CUDA_OUT)/test-plants: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec cuda/test/plants %s\n' '$(CUDA_TEST)' >$@ && chmod +x $@
 ifneq ($(CUDA_HERE),)
-test-run: $(CUDA_TEST) $(CONTRACT) $(STANDIN) $(CUDA_RUNS)
+test-run: $(CUDA_TEST) $(CONTRACT) $(FIGURES) $(STANDIN) $(CUDA_RUNS)
 EXTRA_TESTS += $(CUDA_RUNS)
 endif

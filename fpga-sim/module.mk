@@ -17,10 +17,10 @@ OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpg
                     tests/lib/core_shell.c)
 # and how much smaller than 32 GiB (the model) and 64 MiB (the RTL) the device is: 1, 2 or 4
 SCALE ?= 1
-FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32 \
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32 -GQUEUE_LOG=8 \
                   -GSETS_LOG=$(patsubst 1,10,$(patsubst 2,9,$(patsubst 4,8,$(SCALE))))
 # the long run's RTL: so many miss registers that a set can be pending as a whole
-FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8
+FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8 -GQUEUE_LOG=4
 # the longest first
 FPGA_EXP_POINTS ?= cliff:4 clean:4 cliff:1.5 cleaned:1.5 windows:4 cliff:0.5 clean:0.5 windows:0.5
 

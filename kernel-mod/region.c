@@ -452,8 +452,10 @@ static int do_commit(struct tm_region *r, struct tier_mem_slots *s)
 
 	mutex_lock(&tm_lock);
 	list_for_each_entry(d, &r->descs, link)
-		if (__overlaps(d, s))
+		if (__overlaps(d, s)) { /* all of it, beside the committed slots, too */
 			WRITE_ONCE(d->revoked, true);
+			__unmap_rights(r, d->first, d->count);
+		}
 	s->done = __unmap_rights(r, s->first, s->count);
 	tm_status.commits++;
 	tm_status.busy += s->done != 0;

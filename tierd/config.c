@@ -82,6 +82,8 @@ static const struct key keys[] = {
 	  "what gives CXL its memory; auto = the best that is here; sim = a simulated device" },
 	{ "meta.memory", KEY_WORD, FIELD(meta_memory), 0, CONFIG_WORD_BYTES, "dram",
 	  "where cold tables of the daemon lie: dram; by memkind: capacity, dax-kmem" },
+	{ "nvme.backend", KEY_WORD, FIELD(nvme_backend), 0, CONFIG_WORD_BYTES, "auto",
+	  "how the store is read and written: auto = file; passthrough = by commands of NVMe" },
 	{ "nvme.buffered", KEY_BOOL, FIELD(nvme_buffered), 0, 0, "no",
 	  "use the page cache where the file system refuses O_DIRECT (tests on tmpfs)" },
 	{ "nvme.segment", KEY_BYTES, FIELD(nvme_segment), 0, 16384 * MIB, "0",

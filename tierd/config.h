@@ -35,6 +35,7 @@ struct config {
 	struct units_size index_size; /* of the tables of contexts, beside the tiers */
 	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
 	char cxl_backend[CONFIG_WORD_BYTES];
+	char nvme_backend[CONFIG_WORD_BYTES];
 	char meta_memory[CONFIG_WORD_BYTES];
 	bool hbm_direct;
 	bool nvme_buffered;

@@ -275,7 +275,7 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 	uint32_t drive = drive_of(s, data), bit = 1u << drive;
 	uint64_t token = 0;
 	struct core_io *io = s->drive_ops->complete(s->drive[drive].device, &s->loop.ring, data,
-						    res, &token);
+						    &res, &token);
 
 	if (io) {
 		io_done(s, io);

@@ -164,7 +164,7 @@ static int write_list(struct shell *s, int fd, uint64_t bytes)
 
 	if (ftruncate(fd, (off_t)bytes))
 		return -errno;
-	to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (to == MAP_FAILED)
 		return -errno;
 	h->list = (void *)to;
@@ -363,7 +363,7 @@ static const char *judge(struct shell *s, int fd)
 	if (fstat(fd, &st) || (uint64_t)st.st_size < sizeof(*head))
 		return "it has no head";
 	h->bytes = (uint64_t)st.st_size;
-	head = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	head = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (head == MAP_FAILED)
 		return "there is no memory to look at it";
 	h->list = head;

@@ -58,6 +58,7 @@ int loop_open(struct shell *s)
 		IORING_SETUP_COOP_TASKRUN,
 	};
 	static const char *const how[] = { "deferred task work", "cooperative task work" };
+	const struct drive_ops *drive = drive_backend(s->config.nvme_backend);
 	struct loop *l = &s->loop;
 	int rc = -EINVAL;
 
@@ -67,7 +68,7 @@ int loop_open(struct shell *s)
 		struct io_uring_params p = { .cq_entries = RING_COMPLETIONS };
 
 		p.flags = flags[i] | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
-			  IORING_SETUP_SUBMIT_ALL;
+			  IORING_SETUP_SUBMIT_ALL | (drive ? drive->ring_flags : 0);
 		rc = io_uring_queue_init_params(RING_ENTRIES, &l->ring, &p);
 		if (rc == 0)
 			obs_fact(&s->obs, "io_uring", "%s", how[i]);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading a store back; see recover.h. The super block has a copy, the catalog two slots written in
- * turn (abi/disk.h D6): one of each may be damaged. Summaries are read whole, for a record that
- * never came does not end them.
+ * turn (abi/disk.h D6): one of each may be damaged.
  */
 #include "tierd/recover.h"
 
@@ -15,8 +14,7 @@
 #include "libtier/abi/geometry_check.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
-
-#define BAD_SECTORS_MAX 16u /* of a summary: each may take a sick drive seconds */
+#include "tierd/summaries.h"
 
 int recover_explain(struct shell *s, const struct shell_drive *d, int rc, const char *what,
 		    const char *advice)
@@ -146,6 +144,22 @@ static int void_torn(struct shell *s, uint8_t *bytes, const struct disk_catalog 
 	return rc ? rc : s->drive_ops->flush(s->drive[0].device);
 }
 
+/* What its head says it has, if that can be: a slot is made for many more contexts. */
+static int read_slot(struct shell *s, uint8_t *to, uint64_t at)
+{
+	const struct shell_drive *d = &s->drive[0];
+	const struct disk_catalog *head = (const void *)to;
+	uint64_t bytes = s->core_config.super.catalog_bytes, rest;
+	int rc = s->drive_ops->pread(d->device, to, sizeof(*head), at);
+
+	if (rc || head->magic != DISK_CATALOG_MAGIC || head->count > ABI_CONTEXTS_MAX ||
+	    disk_catalog_bytes(head->count, head->limit_count) > bytes)
+		return rc; /* disk_catalog_open says more */
+	rest = disk_catalog_bytes(head->count, head->limit_count) - sizeof(*head);
+	return rest ? s->drive_ops->pread(d->device, to + sizeof(*head), rest, at + sizeof(*head))
+		    : 0;
+}
+
 static int read_catalog(struct shell *s)
 {
 	const struct disk_super *super = &s->core_config.super;
@@ -156,8 +170,13 @@ static int read_catalog(struct shell *s)
 	if (!bytes)
 		return recover_explain(s, &s->drive[0], rc, "no memory for the catalog", NULL);
 	s->catalog.bytes = bytes;
-	rc = s->drive_ops->pread(s->drive[0].device, bytes, 2 * super->catalog_bytes,
-			     super->catalog_offset);
+	for (uint32_t slot = 0; slot < 2; slot++) {
+		uint64_t at = slot * super->catalog_bytes;
+
+		rc = read_slot(s, bytes + at, super->catalog_offset + at);
+		if (rc)
+			break;
+	}
 	if (rc)
 		return recover_explain(s, &s->drive[0], rc, "the catalog cannot be read",
 				       "look at the device");
@@ -323,38 +342,17 @@ int recover_contexts(struct shell *s)
 
 /* ---- segments ------------------------------------------------------------------------------ */
 
-/* Sector by sector where it cannot be read whole: a bad one costs the records that lie in it. */
-static int read_summary(struct shell *s, const struct shell_drive *d, uint8_t *summary,
-			uint64_t offset)
-{
-	uint64_t bytes = d->super.summary_bytes, at;
-	int first = s->drive_ops->pread(d->device, summary, bytes, offset);
-	uint32_t bad = 0;
-
-	if (!first)
-		return 0;
-	memset(summary, 0, bytes);
-	for (at = 0; at < bytes && bad < BAD_SECTORS_MAX; at += DISK_SECTOR) {
-		if (!s->drive_ops->pread(d->device, summary + at, DISK_SECTOR, offset + at))
-			continue;
-		memset(summary + at, 0, DISK_SECTOR);
-		bad++;
-	}
-	return first;
-}
-
-static int read_segment(struct shell *s, uint32_t drive, uint32_t segment, void *summary)
+static int take_segment(struct shell *s, uint32_t drive, uint32_t segment, struct summaries *sm)
 {
 	const struct shell_drive *d = &s->drive[drive];
-	const struct disk_super *super = &d->super;
-	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int unread = read_summary(s, d, summary, offset), rc;
+	int unread, rc;
+	void *summary = summaries_next(sm, &unread);
 
 	if (unread) /* the rest of the store is no loss */
 		log_error(&s->log, "a segment cannot be read whole; what its bad sectors named is "
 			  "lost", d->path, "look at the device", "segment=%u errno=%d",
 			  segment, -unread);
-	rc = core_recover_segment(s->core, drive, segment, summary, super->summary_bytes);
+	rc = core_recover_segment(s->core, drive, segment, summary, d->super.summary_bytes);
 	if (unread)
 		core_recover_unread(s->core, drive, segment);
 	return rc == -ENOMEM ? rc : 0;
@@ -372,23 +370,25 @@ int recover_flush(struct shell *s, const struct shell_drive *d)
 /* The others were flushed when they were opened. */
 static int read_drive(struct shell *s, uint32_t drive, uint64_t *told)
 {
-	const struct disk_super *super = &s->drive[drive].super;
-	void *summary CLEANUP_FREE = aligned_alloc(DISK_SECTOR, super->summary_bytes);
-	int rc = drive ? 0 : recover_flush(s, &s->drive[drive]);
+	const struct shell_drive *d = &s->drive[drive];
+	struct summaries *sm;
+	int rc = drive ? 0 : recover_flush(s, d);
 
 	if (rc)
 		return rc;
-	if (!summary)
-		return recover_explain(s, &s->drive[drive], -ENOMEM,
-				       "no memory to read the segments", NULL);
-	for (uint32_t i = 0; i < super->segment_count && rc == 0; i++) {
-		rc = read_segment(s, drive, i, summary);
+	rc = summaries_open(&sm, s->drive_ops, d->device, &d->super);
+	if (rc)
+		return recover_explain(s, d, rc, "the segments cannot be read",
+				       "is there enough memory, and may it have threads?");
+	for (uint32_t i = 0; i < d->super.segment_count && rc == 0; i++) {
+		rc = take_segment(s, drive, i, sm);
 		if (time_now_ns() - *told < NS_PER_S)
 			continue;
 		*told = time_now_ns();
 		notify_status("recovering: segment %u of %llu", i,
-			      (unsigned long long)super->segment_count);
+			      (unsigned long long)d->super.segment_count);
 	}
+	summaries_close(sm);
 	return rc;
 }
 

@@ -447,7 +447,12 @@ static int begin_store(struct shell *s)
 	}
 	name_drives(s);
 	make_folder(s->config.store_path, 0700);
-	s->drive_ops = drive_backend(NULL);
+	s->drive_ops = drive_backend(s->config.nvme_backend);
+	if (!s->drive_ops) {
+		log_error(&s->log, "there is no such backend of the NVMe tier",
+			  s->config.nvme_backend, "nvme.backend: auto, file or passthrough", "");
+		return -ENODEV;
+	}
 	rc = s->drive_ops->probe(&options, &info);
 	if (rc) {
 		log_error(&s->log, "the store cannot be used", s->config.store_path,

@@ -172,7 +172,7 @@ void worker_find_gone(struct core_io *io)
  * What has poison gets another page, where that is in a memfd: its bytes are not wanted any more.
  * One that reaches beyond these is left alone, for others would read zeros there.
  */
-static void mend(void *addr, uint64_t bytes)
+static void replace_page(void *addr, uint64_t bytes)
 {
 	uintptr_t at = ((uintptr_t)addr + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1ul);
 	uintptr_t end = (uintptr_t)addr + bytes;
@@ -188,7 +188,7 @@ static void mend(void *addr, uint64_t bytes)
 void worker_mend(struct core_io *io)
 {
 	for (uint32_t i = 0; i < io->piece_count; i++)
-		mend(io->piece[i].addr, io->piece[i].bytes);
+		replace_page(io->piece[i].addr, io->piece[i].bytes);
 }
 
 static void copy(void *arg)
@@ -237,7 +237,7 @@ static void do_copy(struct job *job)
 		return;
 	/* HBM may be a device's, where no processor looks. */
 	for (uint32_t i = 0; i < c->count && c->dst_tier == ABI_TIER_CXL; i++)
-		mend(c->item[i].dst, c->item[i].bytes);
+		replace_page(c->item[i].dst, c->item[i].bytes);
 	if (fault_guard(copy, job))
 		c->res = -EIO;
 }

@@ -8,6 +8,8 @@
  *            read CONTEXT PROMPT BLOCKS
  *   hosts-kv [--deadline MS] [--token-ns NS] [--expect BLOCKS] [--json]
  *            fetch|prefetch CONTEXT PROMPT BLOCKS  (fetch: as read, by tier_fetch_keys)
+ *   hosts-kv [--deadline MS] [--token-ns NS] [--expect BLOCKS] [--json]
+ *            stream CONTEXT PROMPT BLOCKS  (by tier_far_open: each layer compared as it comes)
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *   hosts-kv [--from BLOCK] drop CONTEXT PROMPT BLOCKS  (on this one)
  *
@@ -293,6 +295,72 @@ static int read_prompt(struct kv *kv)
 	return 1;
 }
 
+/* A layer of blocks that are on their way: how many bytes are right, or -1. */
+static int64_t compare_layer(const struct kv *kv, const tier_far *f, uint32_t layer,
+			     uint32_t first, uint32_t blocks)
+{
+	struct tier_part part;
+	int64_t bytes = 0;
+
+	for (uint32_t i = 0; tier_geometry_part(kv->g, i, &part) == 0; i++) {
+		uint32_t own = layer - part.layer_first;
+
+		for (uint32_t k = 0; own < part.layers && k < blocks * part.groups; k++) {
+			uint32_t block = k / part.groups, group = k % part.groups;
+			uint32_t page = part.page_base + own * part.groups + group;
+			const void *data = tier_far_data(f, block, i, own, group);
+
+			if (!data || !right(kv, data, first + block, page, part.page_bytes)) {
+				fprintf(stderr, "hosts-kv: WRONG BYTES: block %u page %u\n",
+					first + block, page);
+				return -1;
+			}
+			bytes += part.page_bytes;
+		}
+	}
+	return bytes;
+}
+
+static int stream_prompt(struct kv *kv)
+{
+	struct tier_hosts_options o = { .size = sizeof(o), .token_ns = kv->token_ns };
+	struct tier_hosts came = { .size = sizeof(came) };
+	uint64_t begun_ns = time_now_ns(), first_ns = 0;
+	int64_t comes, blocks = 0, usable, bytes = 0, n;
+	uint32_t layers = 0, local;
+	tier_far *f;
+
+	o.deadline_ns = begun_ns + kv->deadline_ms * NS_PER_MS;
+	comes = tier_far_open(kv->c, kv->key, kv->blocks, &o, &came, &f);
+	local = came.local;
+	while (comes > 0 && (n = tier_far_wait(f, layers, 0)) >= 0) {
+		first_ns = layers++ ? first_ns : time_now_ns() - begun_ns;
+		blocks = n;
+		n = compare_layer(kv, f, layers - 1, local, (uint32_t)n);
+		if (n < 0)
+			return 1;
+		bytes += n;
+	}
+	usable = comes > 0 ? tier_far_close(f, &came) : comes < 0 ? comes : (int64_t)local;
+	if (usable == -ETIMEDOUT) { /* the verdict was late, too: none of it is good */
+		usable = local;
+		came.status = TIER_LATE;
+	}
+	if (usable < 0) {
+		fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+		return 1;
+	}
+	printf("{\"local\": %u, \"comes\": %" PRId64 ", \"blocks\": %" PRId64 ", \"layers\": %u, "
+	       "\"usable\": %" PRId64 ", \"status\": \"%s\", \"compared\": %" PRId64
+	       ", \"here\": %" PRId64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 "}\n",
+	       local, comes, blocks, layers, usable, status_name(came.status), bytes,
+	       tier_match(kv->c, kv->key, kv->blocks, NULL), first_ns, time_now_ns() - begun_ns);
+	if (kv->expect < 0 || kv->expect == usable)
+		return 0;
+	fprintf(stderr, "hosts-kv: %" PRId64 " blocks, not %" PRId64 "\n", usable, kv->expect);
+	return 1;
+}
+
 static int delete_prompt(struct kv *kv)
 {
 	struct tier_hosts_options o = { .size = sizeof(o) };
@@ -368,8 +436,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|fetch|prefetch|delete|drop CONTEXT"
-		      " PROMPT BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop"
+		      " CONTEXT PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}
@@ -384,6 +452,7 @@ int main(int argc, char **argv)
 			 strcmp(argv[optind], "delete") == 0   ? delete_prompt(&kv) :
 			 strcmp(argv[optind], "drop") == 0     ? drop_prompt(&kv) :
 			 strcmp(argv[optind], "prefetch") == 0 ? prefetch_prompt(&kv) :
+			 strcmp(argv[optind], "stream") == 0   ? stream_prompt(&kv) :
 								 read_prompt(&kv);
 	tier_close(kv.t);
 	free(kv.key);

@@ -6,12 +6,10 @@
  * idle daemon costs.
  */
 #include <errno.h>
-#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,34 +133,13 @@ static double word_round(struct bench *b, struct hist *h)
 
 /* ---- asleep -------------------------------------------------------------------------------- */
 
-static long futex(uint32_t *word, int op, uint32_t value)
-{
-	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
-}
-
-/* Until it is no longer `value`. */
-static uint32_t futex_wait(uint32_t *word, uint32_t value)
-{
-	uint32_t now;
-
-	while ((now = atomic_load_acquire_u32(word)) == value)
-		futex(word, FUTEX_WAIT, value);
-	return now;
-}
-
-static void futex_set(uint32_t *word, uint32_t value)
-{
-	atomic_store_release_u32(word, value);
-	futex(word, FUTEX_WAKE, 1);
-}
-
 /* word[0]: what is asked, word[1]: the answer; 0 ends it. */
 static int futex_echo(void *page)
 {
 	uint32_t *word = page, last = 0;
 
-	while ((last = futex_wait(&word[0], last)))
-		futex_set(&word[1], last);
+	while ((last = process_wait(&word[0], last)))
+		process_set(&word[1], last);
 	return 0;
 }
 
@@ -175,8 +152,8 @@ static void futex_wakes(uint32_t *word, struct hist *h)
 
 		nanosleep(&pause, NULL);
 		from = time_now_ns();
-		futex_set(&word[0], i);
-		futex_wait(&word[1], i - 1);
+		process_set(&word[0], i);
+		process_wait(&word[1], i - 1);
 		hist_record(h, time_now_ns() - from);
 	}
 }
@@ -189,7 +166,7 @@ static int futex_round(struct hist *h)
 	if (!word)
 		return -ENOMEM;
 	futex_wakes(word, h);
-	futex_set(&word[0], 0);
+	process_set(&word[0], 0);
 	echo_end(word, pid);
 	return 0;
 }

@@ -17,6 +17,7 @@
 #define ITME_NEW_BLOCKS 2u /* a turn */
 #define ITME_COPY 0.331    /* of a block's recomputation */
 #define ITME_DEVICE 0.405  /* likewise */
+#define ITME_BOX 0.583     /* likewise: 12.5 GB/s of a network of 100 Gbit/s */
 /* A turn's own work, in recomputations of a block; turn 5 has 4 turns' blocks before it. */
 #define ITME_WORK (4 * ITME_NEW_BLOCKS / 2.02)
 #define ITME_FULL_TURNS 9.5 /* of all conversations, in fast memory */

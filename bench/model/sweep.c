@@ -53,6 +53,47 @@ static bool there(struct sweep *s, struct abi_block_ref ref)
 	return layer == LAYERS;
 }
 
+/* ---- the box ------------------------------------------------------------------------------- */
+
+static void pull(struct sweep *s);
+
+static void arrived(struct model *m, void *arg, const struct abi_cqe *cqe)
+{
+	struct sweep *s = arg;
+
+	(void)cqe;
+	s->link.busy = false;
+	model_put(m, s->link.carried, 1);
+	pull(s);
+}
+
+/* The next block that is missing, if any is. */
+static void pull(struct sweep *s)
+{
+	struct abi_block_ref ref;
+
+	while (!s->link.busy && s->link.block < s->link.end) {
+		uint32_t n = number(s->link.talk, s->link.block++);
+
+		if (model_block(s->m, n, &ref) && there(s, ref))
+			continue;
+		s->link.carried = n;
+		s->link.busy = true;
+		model_at(s->m, s->m->now_ns + (uint64_t)((double)s->spec.recompute_ns * ITME_BOX /
+							 s->spec.speed), arrived, s);
+	}
+}
+
+static void pull_talk(struct sweep *s, uint32_t talk, uint32_t turn)
+{
+	s->link.talk = talk;
+	s->link.block = 0;
+	s->link.end = (turn - 1) * ITME_NEW_BLOCKS;
+	pull(s);
+}
+
+/* ---- a turn -------------------------------------------------------------------------------- */
+
 static void restore(struct model *m, void *arg, const struct abi_cqe *cqe);
 
 static void begin(struct sweep *s)
@@ -62,10 +103,10 @@ static void begin(struct sweep *s)
 
 	s->block = 0;
 	s->turn_ns = s->m->now_ns;
-	if (s->spec.tiered) {
-		if (turn <= ITME_TURNS)
-			prefetch(s, next, turn, s->m->now_ns + prefix * copy_ns(s) + work_ns(s));
-	}
+	if (s->spec.tiered && turn <= ITME_TURNS)
+		prefetch(s, next, turn, s->m->now_ns + prefix * copy_ns(s) + work_ns(s));
+	if (s->spec.box && turn <= ITME_TURNS)
+		pull_talk(s, next, turn);
 	restore(s->m, s, NULL);
 }
 
@@ -122,7 +163,7 @@ int sweep_run(struct sweep *s, const struct sweep_spec *sweep)
 		.write_gbps = SWEEP_BLOCK_BYTES / device_ns * sweep->speed * 12 / 18,
 		.copy_gbps = 22,
 		.latency_ns = 70000,
-		.policy = sweep->tiered ? NULL : "lru",
+		.policy = sweep->tiered || sweep->ours ? NULL : "lru",
 		.drive = sweep->drive,
 	};
 	int err = model_open(&s->m, &spec);

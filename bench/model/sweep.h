@@ -8,7 +8,8 @@
  * A turn of one conversation: restore the prefix block by block (a block that is there is copied;
  * one that is not is recomputed: a late block is an answer), do the turn's own work, put its new
  * blocks. tier knows who comes next: the engine prefetches the next conversation's prefix, with the
- * time of its turn as deadline.
+ * time of its turn as deadline. With a box it begins to pull what is missing of it, a block after
+ * the other, until its turn begins; what has not come by then is recomputed.
  */
 #ifndef TIER_BENCH_MODEL_SWEEP_H
 #define TIER_BENCH_MODEL_SWEEP_H
@@ -20,8 +21,10 @@
 
 struct sweep_spec {
 	bool tiered;           /* NVMe behind the fast memory */
+	bool ours;             /* tier's own order of eviction, also without NVMe */
+	bool box;              /* a memory box (tierd/net/box.h) has all that was put */
 	uint64_t recompute_ns; /* a block; the unit of all other times */
-	double speed;          /* of the device, beside ITME's */
+	double speed;          /* of the device beside ITME's, or of the network to the box */
 	const struct model_drive *drive; /* NULL: constant rates */
 };
 
@@ -30,6 +33,11 @@ struct sweep {
 	struct sweep_spec spec;
 	uint32_t talk, turn, block;
 	uint64_t turn_ns;
+	struct {
+		uint32_t talk, block, end; /* what is looked at next, of the one that comes */
+		uint32_t carried;
+		bool busy;
+	} link; /* to the box: a block at a time */
 	bool over;
 	double seconds[ITME_TURNS + 1]; /* of each turn, all conversations */
 };

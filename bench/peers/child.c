@@ -21,7 +21,13 @@
 #define LINE_BYTES 512
 #define END_MOMENTS 5000 /* ten seconds */
 
+/* Which Python, below where it is built; what it runs, below the sources. */
+struct program {
+	const char *env, *script, *how, *settings;
+};
+
 struct child {
+	const struct program *program;
 	FILE *to, *from;
 	char log[SERVICE_PATH_BYTES];
 };
@@ -137,19 +143,16 @@ static int greet(struct peer *p)
 	return error;
 }
 
-/* Which Python, below where it is built; what it runs, below the sources. */
-struct program {
-	const char *env, *script, *how, *settings;
-};
-
-static int start(struct peer *p, const struct program *program)
+/* The first client's child starts the servers and leaves their address in the peer's folder. */
+static int start(struct peer *p, bool join)
 {
 	struct child *c = p->state;
+	const struct program *program = c->program;
 	char python[SERVICE_PATH_BYTES], script[SERVICE_PATH_BYTES], number[5][32];
 	const char *const argv[] = { python, script, "--log", c->log, "--dir", p->spec.dir,
 				     "--how", program->how, "--block", number[0], "--memory",
 				     number[1], "--flash", number[2], "--shared-fd", number[3],
-				     "--shared-bytes", number[4], NULL };
+				     "--shared-bytes", number[4], join ? "--join" : NULL, NULL };
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, shared = -1, error = 0;
 
 	snprintf(python, sizeof(python), "%s/%s/bin/python", p->spec.bench->built, program->env);
@@ -176,67 +179,92 @@ static int start(struct peer *p, const struct program *program)
 	return error ? error : c->to && c->from ? 0 : -ENOMEM;
 }
 
-static int open_with(struct peer *p, const struct program *program)
+static int begin(struct peer *p, const struct program *program, bool join)
 {
 	struct child *c = p->state = calloc(1, sizeof(*c));
 	int error;
 
 	if (!c)
 		return -ENOMEM;
-	snprintf(c->log, sizeof(c->log), "%s/client.log", p->spec.dir);
-	snprintf(p->settings, sizeof(p->settings), "%s", program->settings);
-	error = start(p, program);
+	c->program = program;
+	snprintf(c->log, sizeof(c->log), "%s/client%d.log", p->spec.dir, join ? (int)getpid() : 0);
+	error = start(p, join);
 	return error ? error : greet(p);
+}
+
+static int open_with(struct peer *p, const struct program *program)
+{
+	snprintf(p->settings, sizeof(p->settings), "%s", program->settings);
+	return begin(p, program, false);
+}
+
+static int child_join(struct peer *p)
+{
+	const struct child *first = p->state;
+
+	return begin(p, first->program, true);
 }
 
 static int open_mooncake(struct peer *p)
 {
-	return open_with(p, &(struct program){
+	static const struct program program = {
 		"peers", "mooncake_client.py", "own",
 		"blocks in memory of the client itself, by memcpy; a master and P2PHANDSHAKE on "
 		"loopback, registered buffers; batch_put_from, batch_get_into, batch_is_exist, by "
-		"the child's clock" });
+		"the child's clock" };
+
+	return open_with(p, &program);
 }
 
 static int open_mooncake_tcp(struct peer *p)
 {
-	return open_with(p, &(struct program){
+	static const struct program program = {
 		"peers", "mooncake_client.py", "tcp",
-		"the same, blocks in memory of another process, by TCP" });
+		"the same, blocks in memory of another process, by TCP" };
+
+	return open_with(p, &program);
 }
 
 static int open_lmcache(struct peer *p)
 {
-	return open_with(p, &(struct program){
+	static const struct program program = {
 		"engines/full", "lmcache_client.py", "memory",
 		"local_cpu in the client itself, LRU; StorageManager's allocate, batched_put, "
 		"batched_get, batched_contains, and the copy from and to the engine's memory, by "
-		"the child's clock" });
+		"the child's clock" };
+
+	return open_with(p, &program);
 }
 
 static int open_lmcache_disk(struct peer *p)
 {
-	return open_with(p, &(struct program){
+	static const struct program program = {
 		"engines/full", "lmcache_client.py", "disk",
 		"local_cpu as above and local_disk with use_odirect, as its page cache would be "
 		"memory beside; a put waits for room, looking each millisecond, ends when it is in "
-		"memory, and is written later" });
+		"memory, and is written later" };
+
+	return open_with(p, &program);
 }
 
 static int open_lmcache_server(struct peer *p)
 {
-	return open_with(p, &(struct program){
+	static const struct program program = {
 		"engines/full", "lmcache_client.py", "server",
-		"lmcache.v1.server by TCP on loopback, naive serde; a put ends when it was sent" });
+		"lmcache.v1.server by TCP on loopback, naive serde; a put ends when it was sent" };
+
+	return open_with(p, &program);
 }
 
-#define OPS(ops, text, how, open_one) \
+#define OPS(ops, text, how, open_one, join_one) \
 	const struct peer_ops ops = { .name = (text), .install = (how), .open = (open_one), \
-				      .put = child_put, .get = child_get, .find = child_find, \
-				      .remove = child_remove, .close = child_close }
+				      .join = (join_one), .put = child_put, .get = child_get, \
+				      .find = child_find, .remove = child_remove, \
+				      .close = child_close }
+#define FULL "make engines FULL=1"
 
-OPS(peer_mooncake, "Mooncake, in process", NULL, open_mooncake);
-OPS(peer_mooncake_tcp, "Mooncake, TCP", NULL, open_mooncake_tcp);
-OPS(peer_lmcache, "LMCache, memory", "make engines FULL=1", open_lmcache);
-OPS(peer_lmcache_disk, "LMCache, disk", "make engines FULL=1", open_lmcache_disk);
-OPS(peer_lmcache_server, "LMCache, server", "make engines FULL=1", open_lmcache_server);
+OPS(peer_mooncake, "Mooncake, in process", NULL, open_mooncake, NULL);
+OPS(peer_mooncake_tcp, "Mooncake, TCP", NULL, open_mooncake_tcp, child_join);
+OPS(peer_lmcache, "LMCache, memory", FULL, open_lmcache, NULL);
+OPS(peer_lmcache_disk, "LMCache, disk", FULL, open_lmcache_disk, NULL);
+OPS(peer_lmcache_server, "LMCache, server", FULL, open_lmcache_server, child_join);

@@ -40,6 +40,26 @@ def namespace():
     return True
 
 
+def tell_address(args, address, server):
+    """For who joins: where the servers are, and a process in whose network."""
+    with open(os.path.join(args.dir, "address"), "w", encoding="utf-8") as file:
+        file.write(f"{server} {address}")
+
+
+def join(args):
+    """Enter the network of the first client; the address of its servers."""
+    with open(os.path.join(args.dir, "address"), encoding="utf-8") as file:
+        server, address = file.read().split()
+    for kind in ("user", "net"):
+        there = f"/proc/{server}/ns/{kind}"
+        if os.stat(there).st_ino == os.stat(f"/proc/self/ns/{kind}").st_ino:
+            continue
+        with open(there, encoding="utf-8") as file:
+            if libc.setns(file.fileno(), 0):
+                raise SystemExit(f"{kind} namespace: {os.strerror(ctypes.get_errno())}")
+    return address
+
+
 def free_port():
     with socket.socket() as s:
         s.bind((HOST, 0))
@@ -61,6 +81,7 @@ def arguments(*more):
         parser.add_argument(name, type=int)
     for name in ("--how", "--log", "--dir", *more):
         parser.add_argument(name)
+    parser.add_argument("--join", action="store_true")
     return parser.parse_args()
 
 

@@ -243,6 +243,13 @@ static int open_tmpfs(struct peer *p)
 	return p->spec.shm ? open_in(p, p->spec.shm, false) : -ENOENT;
 }
 
+/* The folder is the child's, too. */
+static int join_tmpfs(struct peer *p)
+{
+	(void)p;
+	return 0;
+}
+
 static int open_direct(struct peer *p)
 {
 	snprintf(p->settings, sizeof(p->settings),
@@ -255,6 +262,7 @@ static int open_direct(struct peer *p)
 const struct peer_ops peer_tmpfs = {
 	.name = "files on tmpfs",
 	.open = open_tmpfs,
+	.join = join_tmpfs,
 	.put = files_put,
 	.get = files_get,
 	.visit = files_visit,

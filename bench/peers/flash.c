@@ -15,10 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bench/micro/chase.h"
-#include "bench/micro/pool.h"
 #include "bench/peers/peer.h"
-#include "bench/trace/gen.h"
 
 #define SET_BYTES (256u << 20)
 #define BLOCK_BYTES (1u << 20)
@@ -93,25 +90,6 @@ static uint64_t memory_of(const struct peer *p)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-static int verify(const struct peer *p, uint32_t first, const uint8_t *at)
-{
-	uint32_t pages = BLOCK_BYTES / PEER_PAGE_BYTES;
-
-	for (uint32_t i = 0; i < RUN_BLOCKS * pages; i++) {
-		tier_key key;
-		size_t bad;
-
-		pool_key(&key, first + i / pages);
-		if (gen_verify(at + (size_t)i * PEER_PAGE_BYTES, PEER_PAGE_BYTES, &key, i % pages,
-			       &bad) == 0)
-			continue;
-		fprintf(stderr, "tierbench: %s: block %u, page %u: byte %zu is wrong\n", p->label,
-			first + i / pages, i % pages, bad);
-		return -EBADMSG;
-	}
-	return 0;
-}
-
 /* The clock is of the call alone. A run of which a block is lost moves nothing. */
 static int get(struct contest *c, struct peer *p, uint32_t run, uint64_t *ns)
 {
@@ -129,7 +107,7 @@ static int get(struct contest *c, struct peer *p, uint32_t run, uint64_t *ns)
 		return 0;
 	}
 	c->moved += (uint64_t)RUN_BLOCKS * BLOCK_BYTES;
-	return error ? error : verify(p, run * RUN_BLOCKS, to);
+	return error ? error : peer_verify(p, run * RUN_BLOCKS, RUN_BLOCKS, to);
 }
 
 static int put(struct contest *c, struct peer *p, uint32_t run, uint64_t *ns)
@@ -258,7 +236,7 @@ static int round_of(struct contest *c, uint32_t i)
 	if (error)
 		return error;
 	p.spec.dir = dir;
-	error = p.ops->needs && !process_there(p.ops->needs) ? -ENOENT : p.ops->open(&p);
+	error = peer_open(&p);
 	if (!error && !*c->label[i]) {
 		snprintf(c->label[i], BENCH_TEXT, "%s", p.label);
 		bench_note(c->bench->results, c->kind->workload, "%s: %s", p.label, p.settings);
@@ -313,13 +291,7 @@ static int run(struct contest *c)
 {
 	int error = 0;
 
-	for (uint32_t i = 0; i < SET_BYTES / PEER_PAGE_BYTES; i++) {
-		uint32_t pages = BLOCK_BYTES / PEER_PAGE_BYTES;
-		tier_key key;
-
-		pool_key(&key, i / pages);
-		gen_page(c->memory + (size_t)i * PEER_PAGE_BYTES, PEER_PAGE_BYTES, &key, i % pages);
-	}
+	peer_fill(c->memory, BLOCKS, BLOCK_BYTES);
 	for (uint32_t round = 0; round < c->bench->rounds && !error; round++)
 		for (uint32_t k = 0; k < PEERS && !error; k++)
 			error = round_of(c, (k + round) % PEERS);
@@ -337,11 +309,8 @@ static int contest(struct bench *b, const struct kind *kind)
 	c->bench = b;
 	c->kind = kind;
 	c->random = UINT64_C(0x9e3779b97f4a7c15);
-	c->memory_fd = memfd_create("peers", MFD_CLOEXEC);
-	if (c->memory_fd < 0 || ftruncate(c->memory_fd, (off_t)bytes))
-		error = -errno;
-	else
-		error = (c->memory = chase_map(c->memory_fd, bytes, true)) ? run(c) : -ENOMEM;
+	c->memory = peer_memory(&c->memory_fd, bytes);
+	error = c->memory ? run(c) : -ENOMEM;
 	if (c->memory)
 		munmap(c->memory, bytes);
 	if (c->memory_fd >= 0)

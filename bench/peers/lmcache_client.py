@@ -16,7 +16,8 @@ import socket
 import sys
 import time
 
-from client import HOST, answer_stream, arguments, free_port, namespace, obey, spawn
+from client import (HOST, answer_stream, arguments, free_port, join, namespace, obey, spawn,
+                    tell_address)
 
 os.environ.setdefault("LMCACHE_LOG_LEVEL", "ERROR")
 os.environ.setdefault("LMCACHE_TRACK_USAGE", "false")
@@ -180,14 +181,17 @@ class Client:
 
 def main():
     args, out = arguments(), answer_stream()
-    alone, servers, url = namespace(), [], None
+    alone, servers, url = args.join or namespace(), [], None
     with open(args.log, "ab") as log, contextlib.ExitStack() as stack:
-        if args.how == "server":
+        if args.join:
+            url = join(args)
+        elif args.how == "server":
             port = free_port()
             url = f"lm://{HOST}:{port}"
             servers = [spawn([sys.executable, "-m", "lmcache.v1.server", HOST, str(port)], log)]
             stack.callback(servers[0].kill)
             wait_for(port)
+            tell_address(args, url, servers[0].pid)
         client = Client(args, url)
         version = importlib.metadata.version("lmcache")
         obey(client, f"{version}{'' if alone else ' (no network namespace)'}", servers, out)

@@ -92,6 +92,7 @@ const struct peer_ops peer_memcached = {
 	.name = "memcached",
 	.needs = "memcached",
 	.open = memcached_open,
+	.join = text_join,
 	.put = text_put,
 	.get = text_get,
 	.find = text_find,

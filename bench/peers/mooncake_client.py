@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-from client import HOST, answer_stream, arguments, free_port, namespace, obey, spawn
+from client import (HOST, answer_stream, arguments, free_port, join, namespace, obey, spawn,
+                    tell_address)
 
 LOCAL_BUFFER = 64 << 20
 START_S = 60
@@ -73,11 +74,21 @@ class Client:
         return len(keys)
 
 
-def start_segment(args, master, log):
+def start_master(args):
+    ports = [free_port(), free_port()]
+    master = f"{HOST}:{ports[0]}"
+    server = spawn([os.path.join(os.path.dirname(sys.executable), "mooncake_master"),
+                    "--rpc_address", HOST, "--rpc_port", str(ports[0]), "--metrics_host", HOST,
+                    "--metrics_port", str(ports[1])], open(args.log, "ab"))
+    tell_address(args, master, server.pid)
+    return master, [server]
+
+
+def start_segment(args, master):
     """Another process that lends the memory; returns when it does."""
     argv = [sys.executable, os.path.abspath(__file__), "--how", "serve", "--master", master,
             "--memory", str(args.memory)]
-    child = spawn(argv, log, stdout=subprocess.PIPE, text=True)
+    child = spawn(argv, open(args.log, "ab"), stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         if line.strip() == "serving":
             return child
@@ -89,15 +100,10 @@ def main():
     if args.how == "serve":
         return serve(args)
     out = answer_stream()
-    alone = namespace()
-    log = open(args.log, "ab")
-    ports = [free_port(), free_port()]
-    master, tcp = f"{HOST}:{ports[0]}", args.how == "tcp"
-    servers = [spawn([os.path.join(os.path.dirname(sys.executable), "mooncake_master"),
-                      "--rpc_address", HOST, "--rpc_port", str(ports[0]), "--metrics_host", HOST,
-                      "--metrics_port", str(ports[1])], log)]
-    if tcp:
-        servers.append(start_segment(args, master, log))
+    alone, tcp = args.join or namespace(), args.how == "tcp"
+    master, servers = (join(args), []) if args.join else start_master(args)
+    if tcp and servers:
+        servers.append(start_segment(args, master))
     store = connect(0 if tcp else args.memory, master)
     client = Client(args, mmap.mmap(args.shared_fd, args.shared_bytes), store)
     version = importlib.metadata.version(PACKAGE)

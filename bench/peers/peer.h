@@ -42,6 +42,9 @@ struct peer_ops {
 	const char *needs; /* the program that must be installed; NULL = none */
 	const char *install; /* how; NULL = make setup-peers */
 	int (*open)(struct peer *p);
+	/* In a child, of an open one: a client of its own to the same servers, in p->state, until
+	 * the child ends. NULL: what it keeps is one client's. */
+	int (*join)(struct peer *p);
 	/* Store blocks; whoever looks them up from now on finds them. */
 	int (*put)(struct peer *p, uint32_t first, uint32_t count, const uint8_t *from);
 	/* Copy blocks to `to`. -ENODATA: one is not there. */
@@ -74,5 +77,18 @@ extern const struct peer_ops peer_tier, peer_redis, peer_memcached, peer_mooncak
 
 /* The key of a block in text, for peers whose keys are text. */
 void peer_key(char out[PEER_KEY_BYTES], uint32_t block);
+
+/* Open it, unless what it needs is not there. */
+int peer_open(struct peer *p);
+
+/* Why one is left out that could not be opened, or failed. */
+void peer_why(char why[BENCH_TEXT], const struct peer_ops *ops, int error);
+
+/* The bytes of blocks first ..., and whether they are right. Errors: -EBADMSG, said. */
+void peer_fill(uint8_t *at, uint32_t blocks, uint32_t block_bytes);
+int peer_verify(const struct peer *p, uint32_t first, uint32_t count, const uint8_t *at);
+
+/* Memory that children share, NULL = none. */
+uint8_t *peer_memory(int *fd, uint64_t bytes);
 
 #endif

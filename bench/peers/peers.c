@@ -80,11 +80,10 @@ void peer_key(char out[PEER_KEY_BYTES], uint32_t block)
 		snprintf(out + (size_t)2 * i, 3, "%02x", key.bytes[i]);
 }
 
-/* ---- one call, timed and verified ----------------------------------------------------------- */
+/* ---- what all workloads of peers need ------------------------------------------------------- */
 
-static int verify(void *arg, uint32_t block, uint32_t page, const uint8_t *bytes)
+static int verify_page(const struct peer *p, uint32_t block, uint32_t page, const uint8_t *bytes)
 {
-	const struct peer *p = arg;
 	tier_key key;
 	size_t bad;
 
@@ -96,14 +95,55 @@ static int verify(void *arg, uint32_t block, uint32_t page, const uint8_t *bytes
 	return -EBADMSG;
 }
 
-static int verify_all(struct peer *p, uint32_t first, uint32_t count, const uint8_t *at)
+int peer_verify(const struct peer *p, uint32_t first, uint32_t count, const uint8_t *at)
 {
 	uint32_t pages = p->spec.block_bytes / PEER_PAGE_BYTES;
 	int error = 0;
 
 	for (uint32_t i = 0; i < count * pages && !error; i++)
-		error = verify(p, first + i / pages, i % pages, at + (size_t)i * PEER_PAGE_BYTES);
+		error = verify_page(p, first + i / pages, i % pages,
+				    at + (size_t)i * PEER_PAGE_BYTES);
 	return error;
+}
+
+void peer_fill(uint8_t *at, uint32_t blocks, uint32_t block_bytes)
+{
+	uint32_t pages = block_bytes / PEER_PAGE_BYTES;
+
+	for (uint32_t i = 0; i < blocks * pages; i++) {
+		tier_key key;
+
+		pool_key(&key, i / pages);
+		gen_page(at + (size_t)i * PEER_PAGE_BYTES, PEER_PAGE_BYTES, &key, i % pages);
+	}
+}
+
+uint8_t *peer_memory(int *fd, uint64_t bytes)
+{
+	*fd = memfd_create("peers", MFD_CLOEXEC);
+	return *fd < 0 || ftruncate(*fd, (off_t)bytes) ? NULL : chase_map(*fd, bytes, true);
+}
+
+int peer_open(struct peer *p)
+{
+	return p->ops->needs && !process_there(p->ops->needs) ? -ENOENT : p->ops->open(p);
+}
+
+void peer_why(char why[BENCH_TEXT], const struct peer_ops *ops, int error)
+{
+	if (error == -ENOENT || error == -ENODEV)
+		snprintf(why, BENCH_TEXT, "%s is not installed (%s)", ops->name,
+			 ops->install ? ops->install : "make setup-peers");
+	else
+		snprintf(why, BENCH_TEXT, "%s: %s", ops->name,
+			 error == -EBADMSG ? "WRONG BYTES were read" : strerror(-error));
+}
+
+/* ---- one call, timed and verified ----------------------------------------------------------- */
+
+static int verify(void *arg, uint32_t block, uint32_t page, const uint8_t *bytes)
+{
+	return verify_page(arg, block, page, bytes);
 }
 
 /* By its client's clock where that is another process, else since `from`. */
@@ -173,7 +213,7 @@ static int get_set(struct contest *c, struct peer *p, struct cost *cost)
 		cost->ns += took(p, from);
 		cost->cpu_ns += cpu_ns(p) - used;
 		if (!error)
-			error = verify_all(p, first, c->run_blocks, read_memory(c));
+			error = peer_verify(p, first, c->run_blocks, read_memory(c));
 	}
 	return error;
 }
@@ -196,7 +236,7 @@ static int visit_set(struct contest *c, struct peer *p, uint64_t *ns)
 		*ns += took(p, from);
 		from = time_now_ns();
 		if (!error)
-			error = verify_all(p, first, c->run_blocks, read_memory(c));
+			error = peer_verify(p, first, c->run_blocks, read_memory(c));
 		*ns += time_now_ns() - from;
 	}
 	return error;
@@ -256,13 +296,7 @@ static int round_of(struct contest *c, uint32_t i)
 static void give_up(struct contest *c, uint32_t i, int error)
 {
 	c->runs_it[i] = false;
-	if (error == -ENOENT || error == -ENODEV)
-		snprintf(c->why[i], BENCH_TEXT, "%s is not installed (%s)",
-			 c->peer[i].ops->name,
-			 c->peer[i].ops->install ? c->peer[i].ops->install : "make setup-peers");
-	else
-		snprintf(c->why[i], BENCH_TEXT, "%s: %s", c->peer[i].ops->name,
-			 error == -EBADMSG ? "WRONG BYTES were read" : strerror(-error));
+	peer_why(c->why[i], c->peer[i].ops, error);
 	bench_say("peers: not measured: %s", c->why[i]);
 	c->peer[i].ops->close(&c->peer[i]);
 }
@@ -308,9 +342,7 @@ static int open_peer(struct contest *c, uint32_t i, char *dir, char *shm)
 			  .memory = c->memory,
 			  .memory_at_most = c->memory_bytes },
 	};
-	if (p->ops->needs && !process_there(p->ops->needs))
-		return -ENOENT;
-	return p->ops->open(p);
+	return peer_open(p);
 }
 
 static int open_all(struct contest *c, char *dir[PEERS], char *shm)
@@ -342,10 +374,7 @@ static void close_all(struct contest *c, char *dir[PEERS], char *shm)
 static int memory_open(struct contest *c)
 {
 	c->memory_bytes = c->set_bytes + (64u << 20);
-	c->memory_fd = memfd_create("peers", MFD_CLOEXEC);
-	if (c->memory_fd < 0 || ftruncate(c->memory_fd, (off_t)c->memory_bytes))
-		return -errno;
-	c->memory = chase_map(c->memory_fd, c->memory_bytes, true);
+	c->memory = peer_memory(&c->memory_fd, c->memory_bytes);
 	return c->memory ? 0 : -ENOMEM;
 }
 
@@ -355,18 +384,6 @@ static void memory_close(struct contest *c)
 		munmap(c->memory, c->memory_bytes);
 	if (c->memory_fd >= 0)
 		close(c->memory_fd);
-}
-
-static void fill(struct contest *c)
-{
-	uint32_t pages = c->block_bytes / PEER_PAGE_BYTES;
-
-	for (uint32_t i = 0; i < c->blocks * pages; i++) {
-		tier_key key;
-
-		pool_key(&key, i / pages);
-		gen_page(c->memory + (size_t)i * PEER_PAGE_BYTES, PEER_PAGE_BYTES, &key, i % pages);
-	}
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
@@ -467,7 +484,7 @@ static int one_size(struct contest *c, uint32_t size)
 	c->runs = c->blocks / c->run_blocks;
 	memset(c->sample, 0, sizeof(c->sample));
 	memset(c->peer, 0, sizeof(c->peer));
-	fill(c);
+	peer_fill(c->memory, c->blocks, c->block_bytes);
 	if (c->bench->shm)
 		service_dir_make(&shm, c->bench->shm);
 	error = open_all(c, dir, shm);

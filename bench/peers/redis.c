@@ -113,6 +113,7 @@ const struct peer_ops peer_redis = {
 	.name = "Redis",
 	.needs = "redis-server",
 	.open = redis_open,
+	.join = text_join,
 	.put = text_put,
 	.get = text_get,
 	.find = text_find,

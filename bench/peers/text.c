@@ -112,6 +112,7 @@ int text_open(struct peer *p, const char *const argv[], const char *socket)
 	int error;
 
 	t->wire.fd = -1;
+	snprintf(t->socket, sizeof(t->socket), "%s", socket);
 	snprintf(t->log, sizeof(t->log), "%s/%s.log", p->spec.dir, p->ops->name);
 	error = process_start(&p->pid[0], argv, &(struct process_files){ .log = t->log });
 	if (!error)
@@ -119,6 +120,17 @@ int text_open(struct peer *p, const char *const argv[], const char *socket)
 	if (error)
 		process_tell_log(t->log);
 	return error;
+}
+
+int text_join(struct peer *p)
+{
+	struct text *t = malloc(sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	*t = *(const struct text *)p->state;
+	p->state = t;
+	return wire_open(&t->wire, t->socket, time_now_ns() + START_NS);
 }
 
 void text_close(struct peer *p)

@@ -10,7 +10,7 @@ enum text_verb { TEXT_SET, TEXT_GET, TEXT_FIND, TEXT_REMOVE };
 
 struct text {
 	struct wire wire;
-	char log[SERVICE_PATH_BYTES];
+	char log[SERVICE_PATH_BYTES], socket[SERVICE_PATH_BYTES];
 	/* Write the command; of TEXT_SET all that comes before the value. */
 	int (*command)(struct wire *w, enum text_verb verb, const char *key, uint32_t bytes);
 	/* What a good reply begins with (of TEXT_GET: before the value's length), and a miss. */
@@ -24,6 +24,7 @@ int text_remove(struct peer *p, uint32_t first, uint32_t count);
 
 /* Start argv, connect to the socket it makes. What it says when it does not come up is printed. */
 int text_open(struct peer *p, const char *const argv[], const char *socket);
+int text_join(struct peer *p);
 void text_close(struct peer *p);
 
 #endif

@@ -250,6 +250,20 @@ static int own_open(struct peer *p)
 	return 0;
 }
 
+static int own_join(struct peer *p)
+{
+	const struct own *o = p->state;
+	struct own *mine = calloc(1, sizeof(*mine));
+	int error;
+
+	if (!mine)
+		return -ENOMEM;
+	mine->pages = o->pages;
+	error = pool_attach(&mine->pool, &o->pool);
+	p->state = mine;
+	return error;
+}
+
 static int own_restart(struct peer *p, uint64_t *began_ns)
 {
 	struct own *o = p->state;
@@ -263,6 +277,7 @@ static int own_restart(struct peer *p, uint64_t *began_ns)
 const struct peer_ops peer_tier = {
 	.name = "tier",
 	.open = own_open,
+	.join = own_join,
 	.put = own_put,
 	.get = own_get,
 	.visit = own_visit,

@@ -63,15 +63,23 @@ static void begin(struct contract *c)
 	char name[128] = "";
 	struct cuda_context *current = NULL;
 	int32_t count = 0, version = 0, device = -1;
-	int rc = cuda_driver_load(&c->cu, NULL);
+	const char *missing = NULL;
+	cuda_result told;
+	int rc = cuda_driver_load(&c->cu, &missing);
 
-	if (rc == 0)
-		expect_result(c, c->cu.device_count(&count), CUDA_NOT_INITIALIZED,
-			      "no call before cuInit");
-	if (rc || c->cu.init(0) || c->cu.device_count(&count) || !count) {
-		printf("# no CUDA driver, or no device\n");
+	if (rc) {
+		printf("# no CUDA driver: libcuda.so.1 %s %s\n",
+		       missing ? "does not know" : "is not there", missing ? missing : "");
 		exit(77);
 	}
+	/* Before the first line of TAP: who cannot use the device wants to know why. */
+	told = c->cu.device_count(&count);
+	rc = c->cu.init(0);
+	if (rc || c->cu.device_count(&count) || !count) {
+		printf("# no device: cuInit answers %d, there are %d\n", rc, count);
+		exit(77);
+	}
+	expect_result(c, told, CUDA_NOT_INITIALIZED, "no call before cuInit");
 	c->cu.device_name(name, sizeof(name), 0);
 	c->cu.version(&version);
 	printf("# device: %s; driver of CUDA %d; batched copies: %s\n", name, version,

@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 /* The header's own constants have other names, so both can be included. */
+#include "cuda/device/launch.h"
 #include "libtier/base/cuda_driver.h"
 
 #define SAME_SIZE(a, b) _Static_assert(sizeof(a) == sizeof(b), #a)
@@ -57,3 +58,29 @@ SAME_VALUE(CUDA_EVENT_BLOCKING_WAIT, CU_EVENT_BLOCKING_SYNC);
 SAME_VALUE(CUDA_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME_VALUE(CUDA_REGISTER_READ_ONLY, CU_MEMHOSTREGISTER_READ_ONLY);
 SAME_VALUE(CUDA_COPY_IN_STREAM_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+
+SAME_VALUE(CUDA_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+SAME_VALUE(CUDA_FUNCTION_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+SAME_VALUE(CUDA_MANAGED_GLOBAL, CU_MEM_ATTACH_GLOBAL);
+SAME_VALUE(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_VALUE(CUDA_ATTRIBUTE_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME_VALUE(CUDA_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME_VALUE(CUDA_ATTRIBUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME_VALUE(CUDA_ATTRIBUTE_HOST_POINTER,
+	   CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
+
+/* Theirs are what launch.def takes them for, where each handle is a pointer. */
+#define SAME_CALL(theirs, ...)                                                                     \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(theirs), CUresult __VA_ARGS__),     \
+		       #theirs)
+SAME_CALL(cuModuleLoadData, (CUmodule *, const void *));
+SAME_CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *));
+SAME_CALL(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int));
+SAME_CALL(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+				   unsigned, unsigned, CUstream, void **, void **));
+SAME_CALL(cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned));
+SAME_CALL(cuMemFree, (CUdeviceptr));
+SAME_CALL(cuStreamBeginCapture, (CUstream, CUstreamCaptureMode));
+SAME_CALL(cuStreamEndCapture, (CUstream, CUgraph *));
+SAME_CALL(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long));
+SAME_CALL(cuGraphLaunch, (CUgraphExec, CUstream));

@@ -89,6 +89,7 @@ struct machine {
 	std::vector<touch> touched;
 	std::function<void()> change;
 	uint32_t change_in;
+	bool overtaken;
 	std::map<uint64_t, span> spans;
 	std::vector<fiber> fibers;
 	meeting warp[WARPS_MAX];
@@ -377,26 +378,45 @@ void grow_old(const void *at, const void *now)
 	m.spans[(uint64_t)(uintptr_t)at].now = (const unsigned char *)now;
 }
 
-void change_after(uint32_t loads, std::function<void()> change)
+void change_after(uint32_t loads, std::function<void()> change, bool overtaken)
 {
 	m.change_in = loads;
 	m.change = std::move(change);
+	m.overtaken = overtaken;
 }
 
-const void *now_at(const void *at)
+namespace {
+
+const void *look_up(const void *at)
 {
 	const uint64_t address = (uint64_t)(uintptr_t)at;
 	auto next = m.spans.upper_bound(address);
-
-	if (m.change && !m.change_in--) {
-		m.change();
-		m.change = nullptr;
-	}
 
 	if (next == m.spans.begin() || !std::prev(next)->second.now ||
 	    address >= std::prev(next)->first + std::prev(next)->second.bytes)
 		return at;
 	return std::prev(next)->second.now + (address - std::prev(next)->first);
+}
+
+} // namespace
+
+const void *now_at(const void *at, bool relaxed)
+{
+	if (m.change && relaxed && m.overtaken && m.change_in == 0) {
+		const auto before = m.spans;
+
+		m.change();
+		at = look_up(at);
+		m.spans = before; /* the next one came first */
+		m.overtaken = false;
+		m.change_in = 1;
+		return at;
+	}
+	if (m.change && !m.change_in--) {
+		m.change();
+		m.change = nullptr;
+	}
+	return look_up(at);
 }
 
 void forbid(const void *at)

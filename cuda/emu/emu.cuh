@@ -34,7 +34,8 @@ extern emu_dim thread_, block_, threads_, blocks_;
 
 unsigned char *shared();
 uint32_t shared_bytes();
-const void *now_at(const void *at); /* of memory that has grown old */
+/* Of memory that has grown old; relaxed: a load that the next one may overtake. */
+const void *now_at(const void *at, bool relaxed);
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t random();
 
@@ -97,12 +98,12 @@ DEV float exp2_approx(float x) { return exp2f(x); }
 
 DEV uint64_t load_for_system(const uint64_t *at)
 {
-	return __atomic_load_n((const uint64_t *)emu::now_at(at), __ATOMIC_RELAXED);
+	return __atomic_load_n((const uint64_t *)emu::now_at(at, true), __ATOMIC_RELAXED);
 }
 
 DEV uint64_t load_first_for_system(const uint64_t *at)
 {
-	return __atomic_load_n((const uint64_t *)emu::now_at(at), __ATOMIC_ACQUIRE);
+	return __atomic_load_n((const uint64_t *)emu::now_at(at, false), __ATOMIC_ACQUIRE);
 }
 
 DEV void store_for_system(uint64_t *at, uint64_t value)

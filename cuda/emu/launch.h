@@ -26,8 +26,9 @@ void forbid(const void *at);
 /* Memory of the host that processors write meanwhile: what lies there is old, and loads for the
  * whole system see what is at `now`. Until it is forbidden. */
 void grow_old(const void *at, const void *now);
-/* Once: before the load for the whole system that comes after so many. */
-void change_after(uint32_t loads, std::function<void()> change);
+/* Once: before the load for the whole system that comes after so many. overtaken: if that one is
+ * relaxed, the load behind it is performed first, and what has changed is seen by it alone. */
+void change_after(uint32_t loads, std::function<void()> change, bool overtaken = false);
 unsigned char *global_at(uint64_t at, uint32_t bytes, bool write, int line = __builtin_LINE());
 unsigned char *shared_at(uint64_t at, uint32_t bytes, bool write, int line = __builtin_LINE());
 /* Of what has rules of its own: mbarriers, copies. */

@@ -219,7 +219,8 @@ DEV void score_span(const msa_index &p, uint64_t *own, uint64_t *bar, unsigned c
 	begin_share(p, w, request);
 	load_rows(p, at, request, q);
 	for (uint32_t i = 0; i < 2; i++)
-		position[i] = p.position[request * p.rows + (at.row + i * 8) % p.rows];
+		position[i] = p.position[(PLANTED(index_first_position) ? 0 : request) * p.rows +
+					 (at.row + i * 8) % p.rows];
 	for (uint32_t i = 0; i < MSA_STAGES; i++)
 		load_next<E4M3>(w, load);
 	for (uint32_t j = 0; j < w.count; j++) {

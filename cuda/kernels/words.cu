@@ -80,7 +80,9 @@ DEV uint64_t find_page(const tier_device_view *v, const msa_word &of)
 		whose = (uint32_t)load_for_system(generation);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		word[tier] = PLANTED(words_old) ? at_address(desc)[tier]
-						: load_first_for_system(at_address(desc) + tier);
+			   : PLANTED(words_relaxed)
+				   ? load_for_system(at_address(desc) + tier)
+				   : load_first_for_system(at_address(desc) + tier);
 	if (!PLANTED(words_whose_first))
 		whose = (uint32_t)load_for_system(generation);
 	if (whose != (of.generation ^ v->salt) && !PLANTED(words_of_another))

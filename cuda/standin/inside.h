@@ -100,6 +100,15 @@ void device_end(void);
 /* Wait until *word is wanted or the device is dead. */
 cuda_result device_wait(const uint32_t *word, uint32_t wanted);
 
+/* Of a call of launch.c, which cannot be told to fail. */
+cuda_result enter_launch(void);
+cuda_result do_version(int32_t *version);
+bool is_stream(const struct cuda_stream *stream);
+void fail_for_good(cuda_result error);
+cuda_result device_wait_stream(struct cuda_stream *stream);
+/* A call that starts kernels; NULL: it is none. */
+void *launch_call(const char *name);
+
 /* memory.c, stream.c: their calls */
 void fill_memory_calls(struct cuda_driver *calls);
 void fill_stream_calls(struct cuda_driver *calls);

@@ -7,11 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cuda/device/launch.h"
 #include "cuda/standin/inside.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 #define CALLS (sizeof(struct cuda_driver) / sizeof(void (*)(void)))
 #define FAILS_MAX 32u
+#define SM_MAJOR 9 /* that the kernels were made for */
 
 struct call {
 	const char *name;
@@ -115,6 +117,20 @@ static void read_settings(void)
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
+/* Is there a context, current and well? */
+static cuda_result look_at_context(void)
+{
+	/* A forked child has none of it. */
+	if (!current || !standin.contexts || standin.client != getpid())
+		return CUDA_INVALID_CONTEXT;
+	return __atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE);
+}
+
+cuda_result enter_launch(void)
+{
+	return standin.ready ? look_at_context() : CUDA_NOT_INITIALIZED;
+}
+
 cuda_result enter(size_t offset, bool context)
 {
 	const size_t call = offset / sizeof(void (*)(void));
@@ -132,12 +148,7 @@ cuda_result enter(size_t offset, bool context)
 		return answer;
 	if (!standin.ready)
 		return CUDA_NOT_INITIALIZED;
-	if (!context)
-		return 0;
-	/* A forked child has none of it. */
-	if (!current || !standin.contexts || standin.client != getpid())
-		return CUDA_INVALID_CONTEXT;
-	return __atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE);
+	return context ? look_at_context() : 0;
 }
 
 static cuda_result do_init(uint32_t flags)
@@ -160,7 +171,7 @@ static int32_t version_said(void)
 	return said ? atoi(said) : 13000;
 }
 
-static cuda_result do_version(int32_t *version)
+cuda_result do_version(int32_t *version)
 {
 	*version = version_said();
 	return 0;
@@ -207,7 +218,10 @@ static cuda_result do_device_attribute(int32_t *value, int32_t attribute, int32_
 	ENTER(device_attribute, false);
 	*value = attribute == CUDA_ATTRIBUTE_VIRTUAL_MEMORY ||
 		 attribute == CUDA_ATTRIBUTE_HANDLE_FD ||
+		 attribute == CUDA_ATTRIBUTE_HOST_POINTER ||
 		 attribute == CUDA_ATTRIBUTE_REGISTER_READ_ONLY;
+	if (attribute == CUDA_ATTRIBUTE_MAJOR)
+		*value = SM_MAJOR;
 	return device ? CUDA_INVALID_DEVICE : 0;
 }
 
@@ -297,6 +311,8 @@ cuda_result cuGetProcAddress_v2(const char *name, void **call, int32_t version, 
 	*call = NULL;
 	if (c && version >= c->version && version_said() >= c->version)
 		*call = ((void **)&table)[c - calls];
+	if (!c)
+		*call = launch_call(name);
 	if (status)
 		*status = *call ? 0 : 1;
 	return *call ? 0 : CUDA_NOT_FOUND;

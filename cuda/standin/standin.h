@@ -48,4 +48,12 @@ typedef void *(*standin_window_fn)(uint64_t at, size_t bytes, int32_t write);
 typedef cuda_result (*standin_launch_fn)(struct cuda_stream *stream, void (*kernel)(const void *),
 					 const void *param, size_t bytes);
 
+/*
+ * What runs kernels that are launched as the driver has it (cuda/device/launch.def), by name, when
+ * the launch is asked for. NULL, or what is wrong: then the device is lost.
+ */
+typedef const char *(*standin_run_fn)(const char *kernel, uint32_t blocks, uint32_t threads,
+				      uint32_t shared_bytes, const void *param, size_t bytes);
+typedef void (*standin_kernels_fn)(standin_run_fn run);
+
 #endif

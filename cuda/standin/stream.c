@@ -114,7 +114,7 @@ static void copy_bytes(unsigned char *dst, const unsigned char *src, size_t byte
 		((volatile unsigned char *)dst)[i] = src[i];
 }
 
-static void fail_for_good(cuda_result error)
+void fail_for_good(cuda_result error)
 {
 	__atomic_store_n(&standin.sticky, error, __ATOMIC_RELEASE);
 }
@@ -250,7 +250,7 @@ cuda_result device_wait(const uint32_t *word, uint32_t wanted)
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-static bool is_stream(const struct cuda_stream *stream)
+bool is_stream(const struct cuda_stream *stream)
 {
 	for (struct cuda_stream *s = standin.streams; s; s = s->next)
 		if (s == stream)
@@ -289,12 +289,17 @@ static cuda_result do_stream_create(struct cuda_stream **stream, uint32_t flags,
 	return 0;
 }
 
-static cuda_result do_stream_wait(struct cuda_stream *stream)
+cuda_result device_wait_stream(struct cuda_stream *stream)
 {
-	ENTER(stream_wait, true);
 	if (!is_stream(stream))
 		return CUDA_INVALID_HANDLE;
 	return device_wait(&stream->done, stream->tail);
+}
+
+static cuda_result do_stream_wait(struct cuda_stream *stream)
+{
+	ENTER(stream_wait, true);
+	return device_wait_stream(stream);
 }
 
 static cuda_result do_stream_destroy(struct cuda_stream *stream)

@@ -19,6 +19,7 @@ struct cuda_case {
 	std::string name;
 	std::string (*run)(uint32_t argument, uint32_t schedule);
 	uint32_t argument;
+	bool of_model = false; /* it needs what only the model of the device does */
 };
 
 void decode_cases(std::vector<cuda_case> &to);
@@ -29,13 +30,25 @@ void words_cases(std::vector<cuda_case> &to);
 void whole_cases(std::vector<cuda_case> &to); /* when asked for alone */
 void wrappers_cases(std::vector<cuda_case> &to);
 
-/* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx). */
-enum door { DOOR_SOURCE, DOOR_PTX, DOORS };
-extern door open_door;
+/* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx), both on
+ * the model; or the latter on a device (device.cc). */
+enum door_kind { DOOR_SOURCE, DOOR_PTX, DOOR_DEVICE, DOORS };
+extern door_kind open_door;
 
 /* Run a kernel of kernels.def. Empty: it came to its end; else what was wrong. */
 std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
 			 const void *p, size_t bytes);
+/* On the model, by one of its two doors. */
+std::string run_by(door_kind door, const char *kernel, const emu::shape &shape, uint32_t schedule,
+		   const void *p, size_t bytes);
+
+/* device.cc: 0, or why there is no device. Its memory; all of it goes with the last room. */
+int device_begin();
+bool device_stands_in();
+unsigned char *device_take(size_t bytes);
+void device_give_back(unsigned char *at, size_t bytes);
+/* NULL until then. */
+extern std::string (*on_device)(const char *kernel, const emu::shape &shape, const void *p);
 template <class P>
 std::string launch(const char *kernel, const emu::shape &shape, uint32_t schedule, const P &p)
 {
@@ -44,7 +57,7 @@ std::string launch(const char *kernel, const emu::shape &shape, uint32_t schedul
 
 /*
  * Memory of the device for one run: what lies behind its last byte faults, and so does a write once
- * it is frozen. All of it goes when the room does.
+ * it is frozen, on the model. All of it goes when the room does.
  */
 class room {
 public:

@@ -315,7 +315,7 @@ void decode_cases(std::vector<cuda_case> &to)
 	to.push_back({ "decode: a block of -inf", scores_of_minus_infinity, 0 });
 	to.push_back({ "decode: nothing but -inf", scores_of_minus_infinity, 1 });
 	to.push_back({ "decode: scores far below nought", far_below_nought, 0 });
-	to.push_back({ "decode: words have changed", words_have_changed, 0 });
+	to.push_back({ "decode: words have changed", words_have_changed, 0, true });
 	to.push_back({ "decode: a page is not there", page_missing, 0 });
 	to.push_back({ "decode: a block beyond the table", page_missing, 1 });
 }

@@ -21,7 +21,8 @@
 #define ASM_PLANT(name, what) PTX(msa_wrappers_all_##name)
 #include "cuda/emu/plants.def"
 
-door open_door;
+door_kind open_door;
+std::string (*on_device)(const char *kernel, const emu::shape &shape, const void *p);
 
 namespace {
 
@@ -79,17 +80,24 @@ std::string say(const char *format, ...)
 	return text;
 }
 
-std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
-			 const void *p, size_t bytes)
+std::string run_by(door_kind door, const char *kernel, const emu::shape &shape, uint32_t schedule,
+		   const void *p, size_t bytes)
 {
 	for (const entry &e : entries) {
 		if (strcmp(e.name, kernel) != 0 || e.bytes != bytes)
 			continue;
-		const bool good = open_door == DOOR_PTX
+		const bool good = door == DOOR_PTX
 			? run_ptx(e.made, shape, schedule, p)
 			: emu::launch(shape, schedule, [&e, p] { e.source(p); });
 
 		return good ? "" : say("%s: ", kernel) + emu::why();
 	}
 	return say("%s: no kernel is called that and takes %zu bytes", kernel, bytes);
+}
+
+std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
+			 const void *p, size_t bytes)
+{
+	return open_door == DOOR_DEVICE ? on_device(kernel, shape, p)
+					: run_by(open_door, kernel, shape, schedule, p, bytes);
 }

@@ -13,8 +13,7 @@ const char *outside_run(const outside_launch *l, const void *param, size_t bytes
 {
 	static std::string wrong;
 
-	open_door = l->ptx ? DOOR_PTX : DOOR_SOURCE;
-	wrong = launch_bytes(l->kernel, { l->blocks, l->threads, l->shared_bytes }, l->schedule,
-			     param, bytes);
+	wrong = run_by(l->ptx ? DOOR_PTX : DOOR_SOURCE, l->kernel,
+		       { l->blocks, l->threads, l->shared_bytes }, l->schedule, param, bytes);
 	return wrong.empty() ? nullptr : wrong.c_str();
 }

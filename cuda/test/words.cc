@@ -202,21 +202,22 @@ std::string words_have_changed(uint32_t, uint32_t schedule)
 }
 
 /* A block leaves, and the slot's next one comes, amid the look-up: its page is never taken for the
- * former one's. */
-std::string changes_amid(uint32_t loads, uint32_t schedule)
+ * former one's. loads | overtaken << 4: page 1, whose last word is looked at as the last of all. */
+std::string changes_amid(uint32_t what, uint32_t schedule)
 {
 	words_run old, now;
+	const uint32_t loads = what & 15, page = what >> 4;
 	uint64_t *found = old.memory.take<uint64_t>(1);
-	const msa_words p = { old.view, old.of, found, 1 };
+	const msa_words p = { old.view, old.page_of(0, page), found, 1 };
 	std::string wrong;
 
 	now.block[0].generation++;
-	now.page[0].word[ABI_TIER_HBM] = abi_word(512 * 99, ABI_PAGE_READY, 77);
-	now.page[0].word[ABI_TIER_CXL] = abi_word(512 * 98, ABI_PAGE_READY, 77);
-	emu::change_after(loads, [&] { emu::grow_old(old.header, now.header); });
+	now.page[page].word[ABI_TIER_HBM] = abi_word(512 * 99, ABI_PAGE_READY, 77);
+	now.page[page].word[ABI_TIER_CXL] = abi_word(512 * 98, ABI_PAGE_READY, 77);
+	emu::change_after(loads, [&] { emu::grow_old(old.header, now.header); }, page);
 	wrong = launch("msa_words_find", { 1, WORDS_THREADS, 0 }, schedule, p);
 	emu::change_after(0, nullptr);
-	if (wrong.empty() && *found && *found != old.want[0])
+	if (wrong.empty() && *found && *found != old.want[page])
 		return say("the next block's page, at %lx", (unsigned long)*found);
 	return wrong;
 }
@@ -237,8 +238,11 @@ void words_cases(std::vector<cuda_case> &to)
 			       chunks_missing, tiers });
 	to.push_back({ "words: the context was removed", removed, 0 });
 	to.push_back({ "words: the index was let go of", index_left, 0 });
-	to.push_back({ "words: the index has changed", words_have_changed, 0 });
+	to.push_back({ "words: the index has changed", words_have_changed, 0, true });
 	for (uint32_t loads = 0; loads < 9; loads++)
 		to.push_back({ say("words: they change before load %u", loads), changes_amid,
-			       loads });
+			       loads, true });
+	for (uint32_t loads = 0; loads < 9; loads++)
+		to.push_back({ say("words: they change before load %u, overtaken", loads),
+			       changes_amid, loads | 1u << 4, true });
 }

@@ -25,6 +25,9 @@
 #define DEVICE_REG_CLEAN_WAIT 0x0a0u
 #define DEVICE_REG_DIRTY_LINES 0x0a8u
 #define DEVICE_REG_CLEANS 0x0b0u
+#define DEVICE_REG_DRIVES 0x0b8u
+#define DEVICE_REG_DRIVES_READY 0x0c0u
+#define DEVICE_REG_QUEUE 0x0c8u
 #define DEVICE_REG_READS 0x100u
 #define DEVICE_REG_WRITES 0x108u
 #define DEVICE_REG_REFUSALS 0x110u
@@ -51,6 +54,7 @@
 #define DEVICE_REG_TIMEOUTS 0x1b8u
 #define DEVICE_REG_CLEANED 0x1c0u
 #define DEVICE_REG_BROKEN_CLEANS 0x1c8u
+#define DEVICE_REG_WRONG_ENTRIES 0x1d0u
 #define DEVICE_REG_WIN_ADDR(i) (0x400u + 0x80u * (i))
 #define DEVICE_REG_WIN_LENGTH(i) (0x408u + 0x80u * (i))
 #define DEVICE_REG_WIN_DEADLINE(i) (0x410u + 0x80u * (i))
@@ -89,7 +93,8 @@
 	X(drops, 0x1b0u) \
 	X(timeouts, 0x1b8u) \
 	X(cleaned, 0x1c0u) \
-	X(broken_cleans, 0x1c8u)
+	X(broken_cleans, 0x1c8u) \
+	X(wrong_entries, 0x1d0u)
 
 /* X(name, offset, reset): each register that the host sets. */
 #define DEVICE_SETTINGS(X) \

@@ -14,6 +14,8 @@ module device #(
   parameter int CLEANS = 4,     // dirty lines that can be written ahead of their eviction at a time
   parameter int SLOT_LOG = 6,   // log2 of the requests inside; the latency of DRAM x a flit a cycle
   parameter int IDW = 12,       // bits of the host's tags; CXL.mem has 16
+  parameter int DRIVES = 2,     // NVMe drives, 1 or 2; ITME has two
+  parameter int QUEUE_LOG = 3,  // log2 of the entries of their queues, 1 to 9; a command more waits
   parameter int PLANTS = 0,     // 1: `bug` chooses a planted bug
   localparam int WAYS = 16,     // ITME's
   localparam int WW = 4, localparam int METAW = WAYS * (TAGW + 6),
@@ -45,13 +47,19 @@ module device #(
   output logic [DW-1:0] dram_flit, output logic [511:0] dram_wdata,
   input  logic mem_valid, output logic mem_ready, input logic mem_poison,
   input  logic [511:0] mem_data,
-  // flash controller
-  output logic cmd_valid, input logic cmd_ready, output logic cmd_write,
-  output logic [CIDW-1:0] cmd_cid, output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
-  output logic cmd_unit,  // 2^UNIT_LOG lines, not one
-  output logic abort_valid, input logic abort_ready, output logic [CIDW-1:0] abort_cid,
-  input  logic cpl_valid, output logic cpl_ready, input logic [CIDW-1:0] cpl_cid,
-  input  logic cpl_error,
+  // NVMe drives: their registers; what they read and write here
+  output logic mmio_valid, input logic mmio_ready, output logic mmio_write, mmio_drive,
+  output logic [12:0] mmio_addr, output logic [63:0] mmio_wdata,
+  input  logic mmio_rvalid, output logic mmio_rready, input logic [31:0] mmio_rdata,
+  input  logic dma_valid, output logic dma_ready, input logic dma_write,
+  input  logic [63:0] dma_addr, input logic [127:0] dma_wdata,
+  output logic dma_rvalid, input logic dma_rready, output logic dma_rerror,
+  output logic [511:0] dma_rdata,
+  // the command that enters a queue in this cycle, the abort, and the answer that came
+  output logic cmd, cmd_write, cmd_unit, output logic [CIDW-1:0] cmd_cid,
+  output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
+  output logic abort_valid, abort_ready, output logic [CIDW-1:0] abort_cid,
+  output logic cpl_valid, cpl_error, output logic [CIDW-1:0] cpl_cid,
   // the decision of this cycle
   output logic did, output logic [3:0] did_what, output logic [IDW-1:0] did_id,
   output logic did_write, output logic [FW-1:0] did_flit, output logic [WW-1:0] did_way,
@@ -60,7 +68,9 @@ module device #(
   output logic [METAW-1:0] did_set
 );
   if (IW > SLOT_LOG || MSHRS < 1 || CLEANS < 1 || UNITS < 2 || UNITS > 128 || UNITS != 1 << UW ||
-      UNIT_LOG < 1 || UNIT_LOG > 6 || TAGW > 16 || FW > 46) $error("illegal parameters");
+      UNIT_LOG < 1 || UNIT_LOG > 6 || TAGW > 16 || FW > 46 || DRIVES < 1 || DRIVES > 2 ||
+      QUEUE_LOG < 1 || QUEUE_LOG > 9 || LINE_LOG < 6 || LINE_LOG + UNIT_LOG > 14)
+    $error("illegal parameters");
   wire [5:0] b = PLANTS != 0 ? bug : '0;
 
   logic req_valid, req_ready, req_write, req_bad, req_poison;
@@ -73,7 +83,7 @@ module device #(
     .req_valid, .req_ready, .req_write, .req_bad, .req_poison, .req_id, .req_flit, .req_data);
 
   logic has_free, look_write, data_read, data_poison, answer_write, answer_taken;
-  logic [SLOT_LOG-1:0] take_slot, look_slot, data_slot, answer_slot;
+  logic [SLOT_LOG-1:0] take_slot, look_slot, data_slot, answer_slot, came_slot, failed_slot;
   logic [IDW-1:0] look_id, answer_id;
   logic [FW-1:0] look_flit;
   logic [511:0] data;
@@ -100,15 +110,13 @@ module device #(
   logic clean_want, clean_must, clean_take, clean_may, clean_found, clean_begin, clean_end;
   logic [KW-1:0] clean_which, holder, cleaned;
   logic [WW-1:0] clean_way, end_clean_way, flash_clean_way, end_mshr_way;
-  logic [TAGW-1:0] clean_tag;
   logic [LW-1:0] clean_line, end_clean_line, flash_clean_line;
-  logic [SETS_LOG-1:0] clean_set;
   logic [WAYS-1:0] held;
   logic [WW-1:0] end_way, hit_way, victim_way, fill_way;
-  logic [TAGW-1:0] tag, victim_tag;
+  logic [TAGW-1:0] tag, victim_tag, clean_tag;
   logic [2:0] waiting, pop;
-  logic [SLOT_LOG-1:0] came_slot, failed_slot, again_slot, slot;
-  logic [SETS_LOG-1:0] read_set, write_set;
+  logic [SLOT_LOG-1:0] again_slot, slot;
+  logic [SETS_LOG-1:0] read_set, write_set, clean_set;
   logic [METAW-1:0] word, next_word;
   decide #(.SETS_LOG(SETS_LOG), .TAGW(TAGW), .LINE_LOG(LINE_LOG), .WW(WW), .MSHRS(MSHRS),
     .MW(MW), .UW(UW), .UNITS(UNITS), .KW(KW), .IW(IW), .SLOT_LOG(SLOT_LOG),
@@ -145,7 +153,6 @@ module device #(
     .ways_in(word), .tag, .hit, .pending, .hit_way, .can_evict, .evicts, .dirty, .victim_way,
     .victim_tag, .touch, .write(did_write), .miss, .fill, .broken, .fill_way, .next(next_word));
 
-  logic [MW-1:0] flash_mshr;
   logic [LW-1:0] flash_line, flash_victim;
   logic [WW-1:0] flash_way;
   logic flash_dirty;
@@ -173,7 +180,7 @@ module device #(
     .end_unit(UW'(end_who - IW'(MSHRS))), .flash_unit, .end_line(end_unit_line),
     .flash_line(flash_unit_line), .used(units_used));
 
-  logic [31:0] dirty_most, clean_wait, dirty_lines;
+  logic [31:0] dirty_most, clean_wait, dirty_lines, flash_timeout;
   logic windows_idle;
   clean #(.CLEANS(CLEANS), .KW(KW), .SETS_LOG(SETS_LOG), .WAYS(WAYS), .WW(WW), .LW(LW)) u_clean (
     .clk, .rst, .bug_yield(b == 30), .bug_starve(b == 31), .dirty_most, .clean_wait, .dirty_lines,
@@ -234,7 +241,8 @@ module device #(
 
   logic flash_read_up, flash_write_up, flash_error_up, lost_up, stray_up, timeout_up;
   logic [3:0] flash_tries;
-  logic [31:0] flash_timeout;
+  logic cmd_valid, cmd_ready, cpl_ready, wrong_up;
+  logic [1:0] started;
   flash #(.MANY(MANY), .FIRST_CLEAN(MSHRS + UNITS), .IW(IW), .LW(LW), .PW(PW),
     .CIDW(CIDW)) u_flash (.clk, .rst,
     .bug_stray(b == 17), .bug_tries(b == 18), .bug_clean(b == 19), .bug_late(b == 27),
@@ -253,6 +261,16 @@ module device #(
     .end_valid, .end_ready, .end_who, .end_broken,
     .read_up(flash_read_up), .write_up(flash_write_up), .error_up(flash_error_up), .lost_up,
     .stray_up, .timeout_up);
+  nvme #(.DRIVES(DRIVES), .QLOG(QUEUE_LOG), .LINE_LOG(LINE_LOG), .UNIT_LOG(UNIT_LOG), .IW(IW),
+    .LW(LW), .PW(PW)) u_nvme (.clk, .rst,
+    .bug_bell(b == 34), .bug_phase(b == 35), .bug_full(b == 36), .bug_list(b == 37),
+    .bug_blocks(b == 38), .bug_fate(b == 39), .bug_stripe(b == 40), .bug_head(b == 41),
+    .bug_status(b == 42), .bug_csts(b == 43), .started, .wrong_up,
+    .cmd_valid, .cmd_ready, .cmd, .cmd_write, .cmd_cid, .cmd_line, .cmd_place, .cmd_unit,
+    .abort_valid, .abort_ready, .abort_cid, .cpl_valid, .cpl_cid, .cpl_error,
+    .mmio_valid, .mmio_ready, .mmio_write, .mmio_drive, .mmio_addr, .mmio_wdata,
+    .mmio_rvalid, .mmio_rready, .mmio_rdata, .dma_valid, .dma_ready, .dma_write, .dma_addr,
+    .dma_wdata, .dma_rvalid, .dma_rready, .dma_rerror, .dma_rdata);
 
   device_regs u_regs (.clk, .rst, .req_valid(reg_valid), .req_ready(reg_ready),
     .req_write(reg_write), .req_addr(reg_addr), .req_data(reg_wdata),
@@ -263,28 +281,20 @@ module device #(
     .mshrs_used({{(31-MW){1'b0}}, mshrs_used}), .units(UNITS), .unit_lines(32'd1 << UNIT_LOG),
     .windows(WINDOWS), .units_used({{(31-UW){1'b0}}, units_used}), .clock, .flash_tries,
     .flash_timeout, .dirty_most, .clean_wait, .dirty_lines, .cleans(CLEANS), .win_lead,
-    .stage_most, .win_addr, .win_length, .win_deadline, .win_class, .win_limit, .win_go,
-    .win_release, .win_mark, .win_state,
-    .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write), .refusals_up(fail),
-    .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20), .retries_up(again),
-    .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
+    .drives(DRIVES), .drives_ready(started), .queue(32'd1 << QUEUE_LOG), .stage_most, .win_addr,
+    .win_length, .win_deadline, .win_class, .win_limit, .win_go, .win_release, .win_mark,
+    .win_state, .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write),
+    .refusals_up(fail), .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20),
+    .retries_up(again), .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
     .fills_up(fill && !broken), .broken_fills_up(fill && broken),
     .flash_reads_up(flash_read_up), .flash_writes_up(flash_write_up),
     .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up),
-    .timeouts_up(timeout_up), .cleaned_up(clean_end && !broken),
+    .timeouts_up(timeout_up), .wrong_entries_up(wrong_up), .cleaned_up(clean_end && !broken),
     .broken_cleans_up(clean_end && broken),
     .staged_reads_up(staged), .units_taken_up(probe && probe_first), .units_came_up(unit_came),
     .units_broken_up(unit_broken), .units_freed_up(unit_free), .skips_up(probe && !hold),
     .drops_up(drop));
 
-  stable #(.W(IDW + 52)) check_ar (.clk, .rst, .valid(ar_valid), .ready(ar_ready),
-    .data({ar_id, ar_addr}));
-  stable #(.W(IDW + 52)) check_aw (.clk, .rst, .valid(aw_valid), .ready(aw_ready),
-    .data({aw_id, aw_addr}));
-  stable #(.W(513)) check_w (.clk, .rst, .valid(w_valid), .ready(w_ready),
-    .data({w_poison, w_data}));
-  stable #(.W(1 + CIDW)) check_cpl (.clk, .rst, .valid(cpl_valid), .ready(cpl_ready),
-    .data({cpl_error, cpl_cid}));
-  wire unused = &{1'b0, look_has, op_taken};
+  wire unused = &{1'b0, look_has, op_taken, cpl_ready};
 endmodule
 `default_nettype wire

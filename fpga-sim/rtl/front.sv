@@ -59,6 +59,12 @@ module front #(
       assert (write_waits < 2);
     end
 `endif
+  stable #(.W(IDW + 52)) check_ar (.clk, .rst, .valid(ar_valid), .ready(ar_ready),
+    .data({ar_id, ar_addr}));
+  stable #(.W(IDW + 52)) check_aw (.clk, .rst, .valid(aw_valid), .ready(aw_ready),
+    .data({aw_id, aw_addr}));
+  stable #(.W(513)) check_w (.clk, .rst, .valid(w_valid), .ready(w_ready),
+    .data({w_poison, w_data}));
 `ifdef PROVE_FRONT
 `include "front.svh"
 `endif

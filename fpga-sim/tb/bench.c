@@ -47,6 +47,7 @@ void bench_differ(struct bench *b, const char *fmt, ...)
 void bench_cycle(struct bench *b)
 {
 	parts_drive(b);
+	drives_drive(b);
 	host_drive(b);
 	rtl_settle(b->rtl, &b->in, &b->out);
 	if (b->out.did)
@@ -57,8 +58,9 @@ void bench_cycle(struct bench *b)
 	}
 	lockstep_offer(b);
 	parts_sample(b);
+	drives_sample(b);
 	host_sample(b);
-	if (b->model) {
+	if (b->nvme) {
 		lockstep_starves(b);
 		cover_cycle(b);
 	}
@@ -175,7 +177,28 @@ static void read_shape(struct bench *b)
 	b->slots = (uint32_t)bench_register(b, DEVICE_REG_SLOTS);
 }
 
-int bench_open(struct bench **out, const char *wave, uint8_t bug)
+/* Until all have started that will. */
+static int open_drives(struct bench *b, uint32_t sick)
+{
+	struct nvme_shape shape = { .drives = (uint32_t)bench_register(b, DEVICE_REG_DRIVES) };
+	uint64_t end = b->cycle + REGISTER_CYCLES;
+	int rc;
+
+	shape.queue_log = log2_of(bench_register(b, DEVICE_REG_QUEUE));
+	rc = nvme_open(&b->nvme, &shape, &b->shape, device_counters(b->model));
+	if (rc)
+		return rc;
+	drives_open(b, sick);
+	while (b->cycle < end && !nvme_settled(b->nvme))
+		bench_cycle(b);
+	bench_cycle(b);
+	if (bench_register(b, DEVICE_REG_DRIVES_READY) != nvme_started(b->nvme) ||
+	    !nvme_settled(b->nvme))
+		bench_differ(b, "drives_ready is not %x", nvme_started(b->nvme));
+	return 0;
+}
+
+int bench_open(struct bench **out, const char *wave, uint8_t bug, uint32_t sick)
 {
 	struct bench *b = calloc(1, sizeof(*b));
 	struct device_store store;
@@ -186,7 +209,6 @@ int bench_open(struct bench **out, const char *wave, uint8_t bug)
 	*out = b;
 	b->rng = 0x9e3779b97f4a7c15u;
 	b->phase.name = "reset";
-	b->answering = -1;
 	b->rtl = rtl_open(wave);
 	if (!b->rtl)
 		return -ENOMEM;
@@ -208,6 +230,8 @@ int bench_open(struct bench **out, const char *wave, uint8_t bug)
 	store = (struct device_store){ .line = media_line, .arg = &b->golden };
 	rc = device_open(&b->model, &b->shape, &store);
 	if (!rc)
+		rc = open_drives(b, sick);
+	if (!rc)
 		check_registers(b);
 	return rc;
 }
@@ -217,6 +241,7 @@ void bench_close(struct bench *b)
 	if (!b)
 		return;
 	device_close(b->model);
+	nvme_close(b->nvme);
 	parts_close(b);
 	if (b->rtl)
 		rtl_close(b->rtl);

@@ -11,15 +11,18 @@
 #include "device.h"
 #include "fpga-sim/port/port.h"
 #include "media.h"
+#include "nvme.h"
 #include "points.h"
 #include "pins.h"
 
 #define BENCH_IDS 4096u     /* tags of the host */
 #define BENCH_DRAM 128u     /* accesses inside the DRAM controller */
-#define BENCH_FLASH 256u    /* commands inside the drive */
+#define BENCH_FLASH 256u    /* commands inside the drives */
+#define BENCH_BLOCKS 256u   /* of a command */
 #define BENCH_STARVES 40000u  /* cycles beyond clean_wait: then a cleaning should have begun */
 #define BENCH_LATE 20000u     /* cycles beyond a time-out: then its abort should have been given */
 #define BENCH_PATIENCE 200000u /* cycles without a decision, beside what flash takes */
+#define BENCH_RINGS 1000u      /* cycles at rest: then all doorbells have been rung */
 #define BENCH_DIFFERENCES 3u   /* are printed; then the run ends */
 
 enum pattern {
@@ -37,6 +40,8 @@ struct phase {
 	uint32_t writes, poisons, bads;
 	uint32_t gaps;           /* cycles in which no request begins */
 	uint32_t stalls;         /* cycles in which a ready is low */
+	bool random;             /* one of many */
+	bool full_rate;          /* all hit: a look-up a cycle */
 	bool late_ready;         /* ready only after valid was seen */
 	uint32_t dram_cycles;    /* latency */
 	uint32_t flash_least, flash_most; /* cycles */
@@ -83,12 +88,54 @@ struct access {
 	uint8_t data[DEVICE_FLIT];
 };
 
+/* A command that a drive has, or an abort. */
 struct order {
-	bool used, write, error, moved, twice, lost;
-	bool abort; /* it withdraws another one, and has not yet done so */
-	uint16_t cid;
-	uint64_t line, place, due;
-	uint32_t lines;
+	bool used, abort, write, error, moved, twice, lost;
+	bool withdrawn;  /* an abort waits until it is answered */
+	uint8_t drive;
+	uint16_t cid, target; /* target: an abort's */
+	uint64_t due, block, metadata;
+	uint32_t blocks;
+	uint64_t page[BENCH_BLOCKS];
+};
+
+/* A queue pair as the drive has it. */
+struct queue_pair {
+	uint64_t sq, cq; /* where they are; 0: not created */
+	uint32_t sq_entries, cq_entries, sq_head, sq_tail, cq_head, cq_tail, phase;
+};
+
+struct nvme_drive {
+	uint64_t aqa, asq, acq, csts_due;
+	uint32_t csts;  /* what a read of it will say */
+	uint8_t polls;  /* before it is ready */
+	struct queue_pair pair[2];
+};
+
+/* What the drives do by the port on which they read and write. */
+struct dma {
+	enum { DMA_NONE, DMA_ENTRY, DMA_LIST, DMA_POST, DMA_WILD } what;
+	bool asked, good;     /* a read was taken; the model says that it may be read */
+	uint8_t drive, queue; /* of an entry */
+	uint64_t list;        /* where it is read */
+	uint32_t listed;      /* pages that it has given so far */
+	struct order *order;
+	uint8_t want[NVME_ENTRY];
+};
+
+/* The drives behind the device (drives.c). */
+struct drives {
+	struct nvme_drive drive[NVME_DRIVES_MAX];
+	struct dma dma;
+	struct order order[BENCH_FLASH];
+	uint32_t orders, sick; /* sick: how the last drive fails at its start, 0: not */
+	bool reads_csts;       /* a read is to be answered, of this drive: */
+	uint8_t csts_drive;
+	struct media media;
+	struct exp_drive exp;  /* of an experiment */
+	/* what the answer of the next cycle must be */
+	bool answer_due, answer_error;
+	uint32_t answer_cid;
 };
 
 /* A write to a register of windows, which counts for the model one cycle after it was taken. */
@@ -129,9 +176,8 @@ struct bench {
 	uint32_t slots;
 	uint64_t stage_place; /* of DRAM: where units begin */
 
-	/* an experiment's host and drive, instead of the random ones; or NULL */
+	/* an experiment's host, instead of the random one; or NULL */
 	struct readers *readers;
-	struct exp_drive exp_drive;
 	struct serve *serve; /* the daemon is the host, or NULL */
 
 	/* host */
@@ -148,15 +194,11 @@ struct bench {
 	uint64_t *dram_poison;
 	struct access access[BENCH_DRAM];
 	uint32_t access_head, access_count;
-	struct order order[BENCH_FLASH];
-	uint32_t orders;
-	int answering; /* the order whose answer is offered, or -1 */
-	bool went_wrong[DEVICE_IDS_MAX]; /* of each register: how its last command was answered */
-	uint16_t cid_given[DEVICE_IDS_MAX]; /* ... and which that is */
-	struct media drive;
+	struct drives drives;
 
 	/* golden model */
 	struct device *model;
+	struct nvme *nvme;
 	struct media golden;
 	struct line waits[DEVICE_IDS_MAX], came, failed, again;
 	struct answers reads, writes;
@@ -182,8 +224,11 @@ void bench_cycle(struct bench *b);
 uint64_t bench_register(struct bench *b, uint32_t offset);
 void bench_set_register(struct bench *b, uint32_t offset, uint64_t value);
 
-/* bug: 0, or a planted one. Errors: -ENOMEM, -EIO (registers without sense). */
-int bench_open(struct bench **out, const char *wave, uint8_t bug);
+/*
+ * bug: 0, or a planted one. sick: how the last drive fails at its start, 0: not. Errors: -ENOMEM,
+ * -EIO (registers without sense).
+ */
+int bench_open(struct bench **out, const char *wave, uint8_t bug, uint32_t sick);
 void bench_close(struct bench *b);
 
 void line_put(struct line *l, uint16_t id);
@@ -194,11 +239,17 @@ void host_open(struct bench *b);
 void host_drive(struct bench *b);
 void host_sample(struct bench *b);
 
-/* parts.c: the two controllers. */
+/* parts.c: DRAM and its controller. */
 int parts_open(struct bench *b);
 void parts_close(struct bench *b);
 void parts_drive(struct bench *b);
 void parts_sample(struct bench *b);
+
+/* drives.c: NVMe drives. */
+void drives_open(struct bench *b, uint32_t sick);
+void drives_drive(struct bench *b);
+void drives_sample(struct bench *b);
+uint32_t drives_sickest(void); /* ways to fail at the start */
 
 /* stream.c: opens windows, watches, releases and stops them, all at random. */
 void stream_step(struct bench *b);

@@ -33,8 +33,10 @@ void cover_cycle(struct bench *b)
 	becomes(b, COVER_mshrs_empty, mshrs == 0);
 	becomes(b, COVER_units_full, units == b->shape.units);
 	becomes(b, COVER_units_empty, units == 0);
-	becomes(b, COVER_drive_full, b->orders >= b->phase.drive_room);
-	becomes(b, COVER_drive_empty, b->orders == 0);
+	becomes(b, COVER_drive_full, b->drives.orders >= b->phase.drive_room);
+	becomes(b, COVER_drive_empty, b->drives.orders == 0);
+	becomes(b, COVER_queue_full,
+		nvme_used(b->nvme, 0, true) == nvme_entries(b->nvme) - 1);
 	becomes(b, COVER_dram_full, b->access_count >= b->phase.dram_room);
 	becomes(b, COVER_dram_empty, b->access_count == 0);
 	becomes(b, COVER_answer_held_back, (b->out.r_valid && !b->in.r_ready) ||

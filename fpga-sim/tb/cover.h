@@ -23,7 +23,9 @@
 	X(cancel_some_came) X(cancel_all_came) X(cancel_failed) X(cancel_drained) \
 	X(cancel_cancelled) X(window_late) X(window_refused) X(window_open_again) \
 	X(window_began_late) X(clean_begins) X(clean_passes) X(clean_idle) X(clean_waited) \
-	X(clean_ends) X(clean_given_up) X(clean_error) X(join_cleaning)
+	X(clean_ends) X(clean_given_up) X(clean_error) X(join_cleaning) \
+	X(queue_full) X(list_read) X(bell_for_many) X(entry_ignored) X(taken_garbled) \
+	X(read_refused)
 
 enum cover {
 #define COVER_POINT(name) COVER_##name,

@@ -302,6 +302,9 @@ void lockstep_abort(struct bench *b)
 			     b->out.abort_cid, c.cid);
 		return;
 	}
+	if (!nvme_room(b->nvme, &c))
+		bench_differ(b, "an abort of register %u, for which its queue has no room", id);
+	nvme_submit(b->nvme, &c);
 	cover_abort(b, id);
 	device_give(b->model, id);
 }
@@ -328,6 +331,11 @@ void lockstep_command(struct bench *b)
 	if ((int64_t)(b->accesses_done - b->fence[id]) < 0)
 		bench_differ(b, "a command of register %u before DRAM is done with its place",
 			     id);
+	if (!nvme_room(b->nvme, &c))
+		bench_differ(b, "a command of register %u, for which its queue has no room", id);
+	nvme_submit(b->nvme, &c);
+	if (b->serve)
+		sim_flash_note(&b->serve->flash, c.write, c.line, c.lines);
 	b->given_at[id] = b->cycle;
 	device_give(b->model, id);
 }
@@ -418,7 +426,11 @@ void lockstep_end(struct bench *b)
 		bench_differ(b, "dirty_lines is not %u", device_dirty(b->model));
 	compare_counters(b);
 	compare_dram(b);
-	line = media_differ(&b->drive, &b->golden);
+	for (uint32_t i = 0; i < BENCH_RINGS && !nvme_rung(b->nvme); i++)
+		bench_cycle(b);
+	if (!nvme_rung(b->nvme))
+		bench_differ(b, "a doorbell has not been rung");
+	line = media_differ(&b->drives.media, &b->golden);
 	if (line != UINT64_MAX)
 		bench_differ(b, "flash line %llx", (unsigned long long)line);
 }

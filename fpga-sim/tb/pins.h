@@ -27,8 +27,10 @@ struct pins_in {
 	uint64_t reg_wdata;
 	bool dram_ready, mem_valid, mem_poison;
 	uint8_t mem_data[64];
-	bool cmd_ready, abort_ready, cpl_valid, cpl_error;
-	uint16_t cpl_cid;
+	bool mmio_ready, mmio_rvalid, dma_valid, dma_write, dma_rready;
+	uint32_t mmio_rdata;
+	uint64_t dma_addr;
+	uint8_t dma_wdata[16];
 };
 
 struct pins_out {
@@ -41,12 +43,15 @@ struct pins_out {
 	bool dram_valid, dram_write, dram_wpoison, mem_ready;
 	uint64_t dram_flit;
 	uint8_t dram_wdata[64];
-	bool cmd_valid, cmd_write, cpl_ready;
-	uint16_t cmd_cid;
+	bool mmio_valid, mmio_write, mmio_drive, mmio_rready;
+	uint16_t mmio_addr;
+	uint64_t mmio_wdata;
+	bool dma_ready, dma_rvalid, dma_rerror;
+	uint8_t dma_rdata[64];
+	/* what enters a queue in this cycle, and what came of one */
+	bool cmd, cmd_write, cmd_unit, abort_valid, abort_ready, cpl_valid, cpl_error;
+	uint16_t cmd_cid, abort_cid, cpl_cid;
 	uint64_t cmd_line, cmd_place;
-	bool cmd_unit; /* a unit's lines, not one */
-	bool abort_valid;
-	uint16_t abort_cid;
 	bool did, did_write, did_evicts, did_dirty;
 	uint8_t did_what, did_way, did_window;
 	uint16_t did_id, did_who;

@@ -93,11 +93,15 @@ static void drive(Vdevice &d, const pins_in *in)
 	d.mem_poison = in->mem_poison;
 	if (in->mem_valid)
 		memcpy(d.mem_data.m_storage, in->mem_data, 64);
-	d.cmd_ready = in->cmd_ready;
-	d.abort_ready = in->abort_ready;
-	d.cpl_valid = in->cpl_valid;
-	d.cpl_cid = in->cpl_cid;
-	d.cpl_error = in->cpl_error;
+	d.mmio_ready = in->mmio_ready;
+	d.mmio_rvalid = in->mmio_rvalid;
+	d.mmio_rdata = in->mmio_rdata;
+	d.dma_valid = in->dma_valid;
+	d.dma_write = in->dma_write;
+	d.dma_addr = in->dma_addr;
+	if (in->dma_valid)
+		memcpy(d.dma_wdata.m_storage, in->dma_wdata, 16);
+	d.dma_rready = in->dma_rready;
 }
 
 static void sense(Vdevice &d, pins_out *out)
@@ -125,15 +129,33 @@ static void sense(Vdevice &d, pins_out *out)
 	if (out->dram_valid)
 		memcpy(out->dram_wdata, d.dram_wdata.m_storage, 64);
 	out->mem_ready = d.mem_ready;
-	out->cmd_valid = d.cmd_valid;
+}
+
+static void sense_drives(Vdevice &d, pins_out *out)
+{
+	out->mmio_valid = d.mmio_valid;
+	out->mmio_write = d.mmio_write;
+	out->mmio_drive = d.mmio_drive;
+	out->mmio_addr = d.mmio_addr;
+	out->mmio_wdata = d.mmio_wdata;
+	out->mmio_rready = d.mmio_rready;
+	out->dma_ready = d.dma_ready;
+	out->dma_rvalid = d.dma_rvalid;
+	out->dma_rerror = d.dma_rerror;
+	if (out->dma_rvalid)
+		memcpy(out->dma_rdata, d.dma_rdata.m_storage, 64);
+	out->cmd = d.cmd;
 	out->cmd_write = d.cmd_write;
+	out->cmd_unit = d.cmd_unit;
 	out->cmd_cid = d.cmd_cid;
 	out->cmd_line = d.cmd_line;
 	out->cmd_place = d.cmd_place;
-	out->cmd_unit = d.cmd_unit;
 	out->abort_valid = d.abort_valid;
+	out->abort_ready = d.abort_ready;
 	out->abort_cid = d.abort_cid;
-	out->cpl_ready = d.cpl_ready;
+	out->cpl_valid = d.cpl_valid;
+	out->cpl_cid = d.cpl_cid;
+	out->cpl_error = d.cpl_error;
 }
 
 static void sense_decision(Vdevice &d, pins_out *out)
@@ -161,6 +183,7 @@ extern "C" void rtl_settle(struct rtl *r, const struct pins_in *in, struct pins_
 	r->device.clk = 0;
 	look(r);
 	sense(r->device, out);
+	sense_drives(r->device, out);
 	sense_decision(r->device, out);
 }
 

@@ -134,6 +134,8 @@ AT(net_ask, wait_ns, 72);
 SIZE(net_grant, 56);
 SIZE(net_pages, 40);
 SIZE(net_word, 32);
+SIZE(net_offer, 104);
+SIZE(net_far, 16);
 SIZE(net_want, 128);
 SIZE(net_placed, 288);
 SIZE(net_admin, 176);

@@ -16,8 +16,12 @@
  *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
  *   FIND (tags)            ->  <-      HELD           who told it that they hold each
  *
+ *   any host                           a memory box (tierd/net/box.h)
+ *   OFFER (keys)           ->  <-      TAKEN          it will be asked for, or why not
+ *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
+ *   STREAM (keys)          ->  <-      PLACED, LAYER ..., PLACED   (below)
  *   DELETE (keys)          ->  <-      PLACED         on all hosts
  *   ADMIN (verb, words)    ->  <-      TEXT           one JSON document
  *
@@ -48,6 +52,7 @@
 #define NET_KEY_BYTES 32u
 #define NET_HOLDERS_MAX 8u
 #define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
+#define NET_OFFER_KEYS 64u
 
 #define NET_HELLO 1u
 #define NET_PROBE 2u
@@ -60,12 +65,16 @@
 #define NET_HOLD 9u
 #define NET_FIND 10u
 #define NET_HELD 11u
+#define NET_OFFER 12u
+#define NET_TAKEN 13u
 #define NET_LOCATE 16u
 #define NET_PULL 17u
 #define NET_PLACED 18u
 #define NET_ADMIN 19u
 #define NET_TEXT 20u
 #define NET_DELETE 21u
+#define NET_STREAM 22u
+#define NET_LAYER 23u
 
 struct net_header {
 	uint32_t magic;
@@ -171,7 +180,22 @@ struct net_holders {
 	uint32_t host[NET_HOLDERS_MAX]; /* digests of names, the newest first; 0 = no more */
 }; /* 32 bytes */
 
-/* END, WHOLE */
+/* Blocks that the sender has just stored; the receiver may ask for them. */
+struct net_offer {
+	struct net_header header;
+	uint64_t id;
+	uint64_t epoch;
+	uint8_t context[32];
+	uint32_t depth; /* of the first */
+	uint32_t count;
+	uint8_t parent[NET_KEY_BYTES]; /* of the first; all zero: none, or not known */
+	/* count keys, each the child of the one before */
+}; /* 104 bytes */
+
+/*
+ * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
+ * id is how many are ready, error 0.
+ */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
@@ -181,7 +205,7 @@ struct net_word {
 
 #define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */
 
-/* LOCATE, PULL, DELETE */
+/* LOCATE, PULL, STREAM, DELETE */
 struct net_want {
 	struct net_header header;
 	char context[NET_NAME_BYTES];
@@ -210,6 +234,23 @@ struct net_placed {
 	char host[NET_NAME_BYTES];
 	char text[152]; /* why not more; NUL-terminated */
 }; /* 288 bytes */
+
+/*
+ * Life of a stream from afar. The first PLACED says what will come: blocks [local, usable), none:
+ * nothing does. With it comes a descriptor, to be mapped for reading alone, of a net_far in
+ * NET_FAR_LINE bytes and behind it the blocks, each page at the place that a put has for it.
+ * `ready` never falls; each LAYER wakes who waits for it. The last PLACED is the verdict: what
+ * comes after its `usable` must not be used (R7). Then the engine hangs up, a minute later at most:
+ * from then on the line says `gone`, and the bytes are zeros.
+ */
+#define NET_FAR_LINE 4096u
+
+struct net_far {
+	uint32_t blocks; /* that come, once a layer is ready */
+	uint32_t ready;  /* layers, from the first, of which all pages are there and verified */
+	uint32_t gone;   /* 1: the bytes are there no more */
+	uint32_t reserved;
+}; /* 16 bytes */
 
 struct net_admin {
 	struct net_header header;

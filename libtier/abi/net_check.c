@@ -29,6 +29,8 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
+	case NET_LAYER:
+	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
 		return (struct net_form){ sizeof(struct net_hold), sizeof(struct net_holding),
@@ -39,8 +41,12 @@ struct net_form net_form(uint16_t type)
 	case NET_HELD:
 		return (struct net_form){ sizeof(struct net_held), sizeof(struct net_holders),
 					  NET_TAGS_MAX };
+	case NET_OFFER:
+		return (struct net_form){ sizeof(struct net_offer), NET_KEY_BYTES,
+					  NET_OFFER_KEYS };
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		return (struct net_form){ sizeof(struct net_want), NET_KEY_BYTES,
 					  NET_LOCAL_KEYS_MAX };
@@ -77,8 +83,12 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 	case NET_HELD: /* of one form */
 		at = offsetof(struct net_find, count);
 		break;
+	case NET_OFFER:
+		at = offsetof(struct net_offer, count);
+		break;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		at = offsetof(struct net_want, count);
 		break;
@@ -155,13 +165,20 @@ static bool members_good(uint16_t type, const void *m)
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_END:
 	case NET_WHOLE:
+	case NET_TAKEN:
 		return error_good(word->error) && !word->reserved;
+	case NET_OFFER: /* a prefix that no engine could ask for is none */
+		return ((const struct net_offer *)m)->count > 0 &&
+		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
+	case NET_LAYER:
+		return !word->error && !word->reserved;
 	case NET_HOLD:
 	case NET_FIND:
 	case NET_HELD:
 		return !((const struct net_find *)m)->reserved;
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		return name_good(want->context, sizeof(want->context), false) &&
 		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&

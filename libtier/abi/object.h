@@ -168,7 +168,7 @@ struct wire_object_hold {
 	uint64_t generation; /* of the index that the slots are of */
 	uint32_t count;
 	uint32_t slot[WIRE_HOLDS_MAX];
-	uint32_t reserved;
+	uint32_t passed; /* 1: a real file below a PATH was opened for writing; it is counted */
 }; /* 352 bytes */
 
 #define ABI_NAMES_MAGIC 0x3153454d414e5254ull /* "TRNAMES1" */

@@ -79,6 +79,48 @@ int64_t tier_fetch_keys(tier_context *c, const tier_key *keys, uint32_t count, u
 int tier_prefetch_keys(tier_context *c, const tier_key *keys, uint32_t count,
 		       const struct tier_hosts_options *options);
 
+/* A prefix that comes from afar, read layer by layer while it is on its way. */
+typedef struct tier_far tier_far;
+
+/*
+ * Begin to bring what is missing of a prefix, layer by layer, as far as one host has it and
+ * tierd-net has room. Returns how many blocks come: those behind the first out->local, which are
+ * here, and have a stream of their own (tier_stream_open). 0: none do, *f is NULL, and out->status
+ * says why. For each layer wait, read, and at the end close. options may be NULL. Errors as
+ * tier_pull; -EBUSY as many are open as tierd-net has pullers, -E2BIG its --streams is too little.
+ */
+int64_t tier_far_open(tier_context *c, const tier_key *keys, uint32_t count,
+		      const struct tier_hosts_options *options, struct tier_hosts *out,
+		      tier_far **f);
+
+/*
+ * How many layers are ready, from the first, numbered as a stream's: each of their pages was
+ * verified. Never falls. Read from shared memory: no system call. Any thread.
+ */
+uint32_t tier_far_ready(const tier_far *f);
+
+/*
+ * Wait until `layer` is ready or deadline_ns (0 = the one at open). Returns how many blocks it is
+ * there for: fewer than at open when the host has fewer. Errors: -ENODATA it ended without it (so
+ * one waits for the end, by a layer that there is not), -ETIMEDOUT, -ENOTCONN, -EPROTO. One thread.
+ */
+int64_t tier_far_wait(tier_far *f, uint32_t layer, uint64_t deadline_ns);
+
+/*
+ * A page of a ready layer, page_bytes of it, until close. block counts from out->local; layer is
+ * the part's. NULL: there is no such page, or not yet. Any thread.
+ */
+const void *tier_far_data(const tier_far *f, uint32_t block, uint32_t part, uint32_t layer,
+			  uint32_t group);
+
+/*
+ * End it, a minute after the last layer at most. out NULL: it is given up. Else this waits for the
+ * end, by the deadline, and out->usable says how many blocks from the first are good: its holder
+ * kept these to the end, and they were put like a pull's. WHAT WAS COMPUTED FROM OTHERS MUST NOT BE
+ * KEPT. Returns out->usable, or an error: then none of it is good. f NULL is fine. One thread.
+ */
+int64_t tier_far_close(tier_far *f, struct tier_hosts *out);
+
 /*
  * Delete blocks by key, in prefix order, on every host that shares the context. Returns 0 when each
  * host that is alive has done it, durably; one that is cut off has stopped to count as alive then,

@@ -98,7 +98,7 @@ int tier_object_fd(const tier_object *o);
 /*
  * Make it durable and seen under its name. The handle is gone afterwards, whatever is returned.
  * Writable mappings should be unmapped before: with them it is copied once more. Errors: -EEXIST,
- * -ENOSPC, -EDQUOT no room for it, -EFBIG, -ESTALE the daemon was restarted meanwhile. Blocks.
+ * -ENOSPC, -EDQUOT no room for it, -EFBIG. A daemon that was started meanwhile gets a copy. Blocks.
  */
 int tier_object_commit(tier_object *o);
 
@@ -117,25 +117,28 @@ int tier_object_rename(tier *t, const char *context, const char *name, const cha
 
 /*
  * `tier import` makes objects of a file of weights: NAME/0000, NAME/0001 ..., each the tensors of a
- * layer (or of a part of one), in the order in which a forward pass reads them, and NAME/tensors, a
- * text that says which tensor lies where. A stream gives one part after the other, and has those
- * ahead of the reader brought meanwhile, within its window.
+ * layer (or of a part of one, or of one expert), in the order in which a forward pass reads them,
+ * and NAME/tensors, a text that says which tensor lies where. A stream gives one part after the
+ * other, or those of a plan (experts that will be read), and has those ahead of the reader brought
+ * meanwhile, within its window.
  */
 typedef struct tier_object_stream tier_object_stream;
 
 #define TIER_OBJECT_PARTS_MAX 65536u
-#define TIER_OBJECT_STREAM_AGAIN 1u /* behind the last part comes the first one, for ever */
+#define TIER_OBJECT_STEPS_MAX (1u << 20)
+#define TIER_OBJECT_STREAM_AGAIN 1u /* behind the last step comes the first one, for ever */
 struct tier_object_stream_options {
 	size_t size;
 	uint64_t window_bytes; /* brought ahead of the reader; 0 = 128 MiB. One part at least */
 	uint32_t flags;
-	uint32_t reserved;
+	uint32_t order_count;  /* 0 = each part once, in the order of layers */
+	const uint32_t *order; /* a plan: which part is read when, as often as it is; copied */
 };
 
 /*
  * Open the weights `name`; options may be NULL. Nothing is brought yet. Errors: -ENOENT no such
- * weights, -EBADMSG what is there is no table of tensors. Blocks. Any thread; the stream: one at a
- * time.
+ * weights, -EBADMSG what is there is no table of tensors, -EINVAL an order of parts that are not
+ * there. Blocks. Any thread; the stream: one at a time.
  */
 int tier_object_stream_open(tier *t, const char *context, const char *name,
 			    const struct tier_object_stream_options *options,
@@ -151,10 +154,10 @@ struct tier_object_part {
 };
 
 /*
- * Wait for the next part; the one before is let go, and leaves memory before others when room is
- * wanted. Errors: -ENODATA that was the last one, -ETIMEDOUT it did not come by deadline_ns (0 =
- * the daemon's own): the same part is next; -ESTALE it was imported anew; those of
- * tier_object_open.
+ * Wait for the next part; the one before is let go. Of those that were read, the one that is read
+ * again last leaves memory first when room is wanted. Errors: -ENODATA that was the last one,
+ * -ETIMEDOUT it did not come by deadline_ns (0 = the daemon's own): the same part is next; -ESTALE
+ * it was imported anew; those of tier_object_open.
  */
 int tier_object_stream_next(tier_object_stream *s, uint64_t deadline_ns,
 			    struct tier_object_part *out);

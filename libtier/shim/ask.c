@@ -214,6 +214,27 @@ int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *in
 	return rc;
 }
 
+void shim_tell_real(const struct shim_name_of *n)
+{
+	struct wire_object_hold m = { .header.type = WIRE_OBJ_HOLD, .passed = 1 };
+	struct wire_object_info info;
+	struct wire_object q;
+	int state;
+
+	memcpy(m.context, n->context, sizeof(m.context));
+	shim_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&link_.lock);
+	if (is_ours())
+		socket_send(&link_.socket, &m.header, sizeof(m), 0);
+	pthread_mutex_unlock(&link_.lock);
+	pthread_setcancelstate(state, NULL);
+	shim_leave();
+	/* With its answer the daemon has read that, too, whatever becomes of this process. */
+	shim_question(&q, WIRE_OBJ_STAT, n);
+	shim_ask(&q, WIRE_OBJ_INFO, &info, NULL);
+}
+
 bool shim_alive(void)
 {
 	int saved = errno, state;

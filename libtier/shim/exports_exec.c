@@ -25,7 +25,7 @@ EXEC(execveat, (int at, const char *path, char *const argv[], char *const env[],
 	(at, path, argv, env, f))
 EXEC(fexecve, (int fd, char *const argv[], char *const env[]), (fd, argv, env))
 
-/* The arguments of execl and its kin: counted, then put into an array on the stack. */
+/* The arguments of execl, execlp and execle: counted, then put into an array on the stack. */
 static size_t count_arguments(const char *first, va_list args)
 {
 	size_t n = 1;

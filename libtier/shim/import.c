@@ -3,7 +3,8 @@
  * `tier import FILE...`: the tensors of safetensors and gguf files as objects that
  * tier_object_stream gives in the order of layers. docs/man/tier.1 is its manual.
  *
- *   NAME/0000, NAME/0001 ...   a layer's tensors, or those that a part has room for, 64-aligned
+ *   NAME/0000, NAME/0001 ...   a layer's tensors, an expert's, or those that a part has room for,
+ *                              64-aligned
  *   NAME/tensors               last, so that what was imported half is nothing:
  *                                tier weights 1 PARTS
  *                                part NUMBER LAYER BYTES
@@ -95,7 +96,7 @@ static int take_file(struct import *m, const char *path)
 	return 0;
 }
 
-/* Which part each tensor goes to: those of a layer together, as far as there is room. */
+/* Which part each tensor goes to: a layer's together, an expert's apart, if there is room. */
 static int lay_out(struct import *m)
 {
 	uint64_t at = 0;
@@ -108,7 +109,8 @@ static int lay_out(struct import *m)
 		const struct weight *w = &m->weights.list[i];
 
 		at = (at + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
-		if (i && (w->layer != w[-1].layer || at + w->bytes > m->part_bytes)) {
+		if (i && (w->layer != w[-1].layer || w->expert != w[-1].expert ||
+			  at + w->bytes > m->part_bytes)) {
 			m->parts++;
 			at = 0;
 		}

@@ -421,8 +421,12 @@ static enum opened open_write(struct shim_name_of *n, int flags, mode_t mode, in
 	there = real_has(n);
 	if (there < 0)
 		return IS_REAL; /* whose error it is */
-	if (there && (flags & O_EXCL || !is_object(n)))
-		return IS_REAL; /* a file of before */
+	if (there && flags & O_EXCL)
+		return IS_REAL; /* which says that it is there */
+	if (there && !is_object(n)) { /* a file of before */
+		shim_tell_real(n);
+		return IS_REAL;
+	}
 	return create(n, flags, mode, fd);
 }
 

@@ -93,6 +93,8 @@ int shim_list(struct wire_object *q, size_t prefix, char after[ABI_OBJECT_NAME_B
 	      uint64_t *out, size_t stride, bool *more);
 /* The daemon hears what was found, if nobody asks right now. False: it is away. */
 bool shim_alive(void);
+/* A real file is opened for writing below a PATH: the daemon counts it. */
+void shim_tell_real(const struct shim_name_of *n);
 /* Ours, which no program knows of. */
 bool shim_owns(int fd);
 

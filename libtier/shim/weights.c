@@ -18,8 +18,8 @@
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* "model.layers.12.mlp" is of layer 12: the first word that is a number. */
-static uint32_t layer_of(const char *name)
+/* 1 + the number that is a word from here on; 0: none is. */
+static uint32_t number_in(const char *name)
 {
 	for (const char *at = name; at; at = strchr(at, '.')) {
 		size_t digits;
@@ -29,6 +29,16 @@ static uint32_t layer_of(const char *name)
 		if (digits && digits < 5 && (at[digits] == '.' || !at[digits]))
 			return 1 + (uint32_t)strtoul(at, NULL, 10);
 	}
+	return 0;
+}
+
+/* "model.layers.12.mlp" is of layer 12: the first word that is a number. */
+static uint32_t layer_of(const char *name)
+{
+	uint32_t layer = number_in(name);
+
+	if (layer)
+		return layer;
 	return strstr(name, "emb") || strstr(name, "wte") || strstr(name, "wpe") ?
 		       0 : WEIGHTS_LAYER_LAST;
 }
@@ -51,6 +61,8 @@ static struct weight *append(struct weights *w)
 
 static bool set_name(struct weight *t, const char *name, size_t bytes)
 {
+	const char *experts;
+
 	if (bytes == 0 || bytes >= sizeof(t->name))
 		return false;
 	for (size_t i = 0; i < bytes; i++)
@@ -58,6 +70,8 @@ static bool set_name(struct weight *t, const char *name, size_t bytes)
 			return false;
 	memcpy(t->name, name, bytes);
 	t->layer = layer_of(t->name);
+	experts = strstr(t->name, ".experts.");
+	t->expert = experts ? number_in(experts + strlen(".experts")) : 0;
 	return true;
 }
 
@@ -83,6 +97,8 @@ static int by_layer(const void *a, const void *b)
 
 	if (x->layer != y->layer)
 		return x->layer < y->layer ? -1 : 1;
+	if (x->expert != y->expert)
+		return x->expert < y->expert ? -1 : 1;
 	return by_place(a, b);
 }
 

@@ -20,6 +20,7 @@ struct weight {
 	char shape[64]; /* "4096x128" */
 	uint64_t at, bytes; /* in the file */
 	uint32_t layer;	    /* 1 + the number in its name */
+	uint32_t expert;    /* 1 + the number behind "experts." in it; 0: of none */
 	uint32_t file;	    /* the caller's */
 };
 
@@ -34,7 +35,7 @@ struct weights {
  */
 int weights_parse(struct weights *w, const uint8_t *bytes, uint64_t count, uint32_t file,
 		  const char **why);
-/* In the order of layers; within one, as they lie in their files. */
+/* In the order of layers; in one what is of no expert, then expert by expert, as in their files. */
 void weights_sort(struct weights *w);
 void weights_free(struct weights *w);
 

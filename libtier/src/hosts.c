@@ -11,16 +11,14 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "libtier/abi/net.h"
 #include "libtier/base/time.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
-#include "libtier/src/connection.h"
+#include "libtier/src/hosts.h"
 
 #define HOSTS_DEFAULT_NS (1 * NS_PER_S)
 #define HOSTS_DELETE_NS (30 * NS_PER_S)
 #define HOSTS_MAX_NS (60 * NS_PER_S)
-#define HOSTS_GRACE_NS (20 * NS_PER_MS) /* for the answer that it is late */
 
 static int wait_ready(int fd, short events, uint64_t deadline_ns)
 {
@@ -34,7 +32,7 @@ static int wait_ready(int fd, short events, uint64_t deadline_ns)
 	return n ? 0 : error_note(-ETIMEDOUT, "hosts: tierd-net does not answer; is it stopped?");
 }
 
-static int open_socket(const char *path, uint64_t deadline_ns)
+int hosts_open(const char *path, uint64_t deadline_ns)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -84,32 +82,70 @@ static int send_all(int fd, const void *bytes, size_t left, uint64_t deadline_ns
 	return 0;
 }
 
-static int receive(int fd, struct net_placed *m, uint64_t deadline_ns)
+/* Bytes of a message, and the descriptor that comes with them. */
+static ssize_t take_bytes(int fd, void *to, size_t bytes, int *passed)
 {
-	size_t have = 0;
+	union {
+		struct cmsghdr header;
+		uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = { to, bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	ssize_t n;
+	int got;
+
+	if (!passed)
+		return recv(fd, to, bytes, 0);
+	n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL; h; h = CMSG_NXTHDR(&msg, h)) {
+		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+			continue;
+		memcpy(&got, CMSG_DATA(h), sizeof(got));
+		if (*passed < 0)
+			*passed = got;
+		else
+			close(got);
+	}
+	return n;
+}
+
+static int not_of_this_protocol(void)
+{
+	return error_note(-EPROTO, "hosts: the answer is not of this protocol; are tierd-net and "
+				   "libtier of one version?");
+}
+
+int hosts_receive(int fd, union hosts_answer *m, int *passed, uint64_t deadline_ns)
+{
+	size_t have = 0, want = sizeof(m->header);
 	int64_t whole;
 
 	for (;;) {
-		ssize_t n = recv(fd, (char *)m + have, sizeof(*m) - have, 0);
+		ssize_t n = take_bytes(fd, (char *)m + have, want - have, passed);
 		int rc;
 
 		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 			return hung_up();
 		have += n > 0 ? (size_t)n : 0;
 		whole = net_check(m, have);
-		if (whole < 0 || (whole && m->header.type != NET_PLACED) ||
-		    (!whole && have == sizeof(*m)))
-			return error_note(-EPROTO, "hosts: the answer is not of this protocol; "
-						   "are tierd-net and libtier of one version?");
-		if (whole)
+		if (whole > 0)
 			return 0;
+		if (have >= sizeof(m->header)) {
+			uint16_t type = m->header.type;
+
+			if (whole < 0 || m->header.length > sizeof(*m) || have > want ||
+			    (type != NET_PLACED && !(passed && type == NET_LAYER)))
+				return not_of_this_protocol();
+			want = m->header.length;
+		}
 		rc = n > 0 ? 0 : wait_ready(fd, POLLIN, deadline_ns);
 		if (rc)
 			return rc;
 	}
 }
 
-static void tell(struct tier_hosts *out, const struct net_placed *m)
+void hosts_tell(struct tier_hosts *out, const struct net_placed *m)
 {
 	struct tier_hosts own = {
 		.size = out->size,
@@ -142,15 +178,20 @@ static void keep_idle(struct tier *t, int *fd)
 		t->hosts_fd = take_fd(fd);
 }
 
+int hosts_send(int fd, const struct net_want *m, uint64_t deadline_ns)
+{
+	return send_all(fd, m, m->header.length, deadline_ns);
+}
+
 /* fd is the connection kept from before, or negative: a new one is made. */
-static int ask_once(struct tier *t, int fd, const struct net_want *m, struct net_placed *answer)
+static int ask_once(struct tier *t, int fd, const struct net_want *m, union hosts_answer *answer)
 {
 	uint64_t deadline_ns = m->deadline_ns + HOSTS_GRACE_NS;
-	int own CLEANUP_CLOSE = fd < 0 ? open_socket(t->path, deadline_ns) : fd;
-	int rc = own < 0 ? own : send_all(own, m, m->header.length, deadline_ns);
+	int own CLEANUP_CLOSE = fd < 0 ? hosts_open(t->path, deadline_ns) : fd;
+	int rc = own < 0 ? own : hosts_send(own, m, deadline_ns);
 
 	if (rc == 0)
-		rc = receive(own, answer, deadline_ns);
+		rc = hosts_receive(own, answer, NULL, deadline_ns);
 	if (rc == 0 && !m->flags)
 		keep_idle(t, &own);
 	return rc;
@@ -158,7 +199,7 @@ static int ask_once(struct tier *t, int fd, const struct net_want *m, struct net
 
 static int64_t exchange(struct tier *t, const struct net_want *m, struct tier_hosts *out)
 {
-	struct net_placed answer;
+	union hosts_answer answer;
 	int fd = take_idle(t);
 	int rc = ask_once(t, fd, m, &answer);
 
@@ -166,11 +207,11 @@ static int64_t exchange(struct tier *t, const struct net_want *m, struct tier_ho
 		rc = ask_once(t, -1, m, &answer);
 	if (rc)
 		return rc;
-	if (answer.error)
-		return error_set(answer.error, "hosts: %s", answer.text);
+	if (answer.placed.error)
+		return error_set(answer.placed.error, "hosts: %s", answer.placed.text);
 	if (out)
-		tell(out, &answer);
-	return answer.usable;
+		hosts_tell(out, &answer.placed);
+	return answer.placed.usable;
 }
 
 static int read_options(struct tier_hosts_options *o, const struct tier_hosts_options *from,
@@ -192,30 +233,33 @@ static int read_options(struct tier_hosts_options *o, const struct tier_hosts_op
 	return 0;
 }
 
-static int check_keys(tier_context *c, const tier_key *keys, uint32_t count,
-		      const struct tier_hosts *out)
+static int check_keys(tier_context *c, const tier_key *keys, uint32_t count)
 {
 	int rc = context_check(c);
 
 	if (rc == 0 && (!keys || !count || count > NET_LOCAL_KEYS_MAX))
 		rc = error_set(-EINVAL, "hosts: no keys, or over %u", NET_LOCAL_KEYS_MAX);
-	if (rc == 0 && out && out->size < sizeof(out->size))
-		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
 	return rc;
+}
+
+int hosts_check_out(const struct tier_hosts *out)
+{
+	if (out && out->size < sizeof(out->size))
+		return error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
+	return 0;
 }
 
 /* A message's type, and above it its flags. */
 #define PULL_AND_GO_ON (NET_PULL | NET_WANT_GO_ON << 16)
 
-/* keys[count] and what they are asked for; out may be NULL. */
-static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
-		   const struct tier_hosts_options *options, struct tier_hosts *out, uint32_t what)
+int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
+	       const struct tier_hosts_options *options, uint32_t what, struct net_want **out)
 {
 	uint16_t type = (uint16_t)what;
 	uint32_t flags = what >> 16;
-	struct net_want *m CLEANUP_FREE = NULL;
 	struct tier_hosts_options o;
-	int rc = check_keys(c, keys, count, out);
+	struct net_want *m;
+	int rc = check_keys(c, keys, count);
 
 	if (rc == 0)
 		rc = read_options(&o, options,
@@ -235,7 +279,20 @@ static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
 	m->flags = flags;
 	m->count = count;
 	memcpy(m + 1, keys, count * sizeof(*keys));
-	return exchange(c->t, m, out);
+	*out = m;
+	return 0;
+}
+
+/* keys[count] and what they are asked for; out may be NULL. */
+static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
+		   const struct tier_hosts_options *options, struct tier_hosts *out, uint32_t what)
+{
+	struct net_want *m CLEANUP_FREE = NULL;
+	int rc = hosts_check_out(out);
+
+	if (rc == 0)
+		rc = hosts_want(c, keys, count, options, what, &m);
+	return rc ? rc : exchange(c->t, m, out);
 }
 
 int64_t tier_locate(tier_context *c, const tier_key *keys, uint32_t count,
@@ -295,8 +352,10 @@ int64_t tier_fetch_keys(tier_context *c, const tier_key *keys, uint32_t count, u
 	struct tier_hosts came = { .size = sizeof(came), .status = TIER_MISSED };
 	struct tier_hosts_options o;
 	int64_t here, pulled;
-	int rc = check_keys(c, keys, count, out);
+	int rc = hosts_check_out(out);
 
+	if (rc == 0)
+		rc = check_keys(c, keys, count);
 	if (rc == 0)
 		rc = read_options(&o, options, HOSTS_DEFAULT_NS);
 	if (rc)

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
 
 #include "libtier/abi/object.h"
 #include "libtier/base/time.h"
@@ -25,7 +27,7 @@ struct tier_object {
 	const uint32_t *alive;
 	uint64_t attachment; /* number: an upload ends with its connection */
 	uint64_t upload;
-	char context[ABI_NAME_BYTES];
+	struct wire_object begin; /* how it was asked for */
 	int fd;
 };
 
@@ -256,7 +258,7 @@ int tier_object_create(tier *t, const char *context, const char *name,
 		return error_note(-ENOMEM, "object: out of memory");
 	o->t = t;
 	o->alive = t->alive;
-	memcpy(o->context, q.context, sizeof(o->context));
+	o->begin = q;
 	LOCK_SCOPE(&t->wire);
 	o->fd = ask_fd(t, &q, &info);
 	if (o->fd < 0) {
@@ -277,24 +279,73 @@ int tier_object_fd(const tier_object *o)
 	return o ? o->fd : error_note(-EINVAL, "tier_object_fd: no object");
 }
 
-/* COMMIT or ABORT, if the connection is still the one that has the upload. */
+/* What lies between two holes; *at goes on to the second. */
+static int copy_piece(int from, int to, off_t *at)
+{
+	off_t end = lseek(from, *at, SEEK_HOLE);
+
+	if (end < 0 || lseek(to, *at, SEEK_SET) < 0)
+		return -errno;
+	while (*at < end) {
+		ssize_t n = sendfile(to, from, at, (size_t)(end - *at));
+
+		if (n <= 0)
+			return n ? -errno : -EIO;
+	}
+	return 0;
+}
+
+static int copy_all(int from, int to)
+{
+	off_t at = 0, size = lseek(from, 0, SEEK_END);
+	int rc = size < 0 || ftruncate(to, size) ? -errno : 0;
+
+	while (rc == 0 && (at = lseek(from, at, SEEK_DATA)) >= 0)
+		rc = copy_piece(from, to, &at);
+	return rc || errno == ENXIO ? rc : -errno; /* there is no data behind it */
+}
+
+/* The daemon that had it is gone; its bytes are not: they become an upload of the one there is. */
+static int upload_again(struct tier *t, struct tier_object *o) REQUIRES(t->wire)
+{
+	struct wire_object q = o->begin;
+	struct wire_object_info info;
+	int fd = ask_fd(t, &q, &info), rc;
+
+	if (fd < 0)
+		return fd;
+	o->upload = info.upload;
+	o->attachment = connection_attachment(t)->number;
+	rc = copy_all(o->fd, fd);
+	close(o->fd);
+	o->fd = fd;
+	return rc ? error_note(rc, "object: its bytes cannot be copied; write it again") : 0;
+}
+
+/* COMMIT or ABORT. One that was begun with a former daemon: that one has dropped it. */
 static int end_upload(struct tier_object *o, uint16_t type, uint16_t answer)
 {
-	struct wire_object q = { .header.type = type, .upload = o->upload };
+	struct wire_object q = { .header.type = type };
 	struct tier *t = o->t;
-	int rc;
+	int rc, lost = 0;
 
-	memcpy(q.context, o->context, sizeof(q.context));
+	memcpy(q.context, o->begin.context, sizeof(q.context));
 	LOCK_SCOPE(&t->wire);
 	rc = attach_ensure_wired(t);
-	if (rc == 0 && connection_attachment(t)->number != o->attachment)
-		rc = error_note(-ESTALE, "object: the daemon was restarted while it was written; "
-					 "write it again");
+	if (rc == 0 && connection_attachment(t)->number != o->attachment) {
+		if (type == WIRE_OBJ_ABORT)
+			return 0;
+		lost = upload_again(t, o);
+		if (lost && connection_attachment(t)->number != o->attachment)
+			return lost;
+		q.header.type = lost ? WIRE_OBJ_ABORT : type;
+	}
+	q.upload = o->upload;
 	if (rc == 0)
-		rc = ask(t, &q, answer);
+		rc = ask(t, &q, lost ? WIRE_DONE : answer);
 	if (rc == 0)
 		message_drop(t->message);
-	return rc;
+	return lost ? lost : rc;
 }
 
 static void object_free(struct tier_object *o)

@@ -1,12 +1,13 @@
 /*
  * Weights part by part (tier_object.h): the objects NAME/0000 ... that `tier import` made, brought
  * ahead of the reader within a window. What the daemon hears needs no answer: which parts are next,
- * and which was read.
+ * and, as each is let go, which of those that were read is read again last (Belady's order).
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,18 @@
 #define TABLE_MAX (64u << 20)
 #define WINDOW_BYTES (128u << 20)
 #define NAME_ROOM 16u /* for "/tensors" or a part's number */
+#define NEVER UINT32_MAX
 
 struct part {
 	uint64_t bytes;
+	uint64_t due; /* step at which it is read again; 0: it is not here */
 	uint32_t layer;
+	bool told; /* to leave first */
+};
+
+struct step {
+	uint32_t part;
+	uint32_t again; /* so many steps until its part is read again; NEVER */
 };
 
 struct tier_object_stream {
@@ -37,12 +46,18 @@ struct tier_object_stream {
 	const uint32_t *alive;
 	uint64_t window;
 	uint32_t flags;
-	uint32_t parts;
-	uint64_t next, asked; /* parts that were given, asked for; over all passes */
+	uint32_t parts, steps;
+	struct step *step; /* of a pass */
+	uint64_t next, asked; /* steps that were given, asked for; over all passes */
 	struct tier_object_part at; /* data NULL = none */
 	char context[ABI_NAME_BYTES], name[ABI_OBJECT_NAME_BYTES];
 	struct part part[];
 };
+
+static struct step *step_at(const struct tier_object_stream *s, uint64_t number)
+{
+	return &s->step[number % s->steps];
+}
 
 static void name_part(const struct tier_object_stream *s, uint32_t part,
 		      char out[ABI_OBJECT_NAME_BYTES])
@@ -120,6 +135,45 @@ static int read_table(tier *t, const char *context, const char *name,
 	return rc ? error_set(rc, "tier_object_stream_open: %s is no table of tensors", table) : 0;
 }
 
+static void free_stream(struct tier_object_stream *s)
+{
+	free(s->step);
+	free(s);
+}
+
+/* Each pass' order: as it is told, or part after part. */
+static int take_order(struct tier_object_stream *s, const struct tier_object_stream_options *o)
+{
+	uint32_t *seen CLEANUP_FREE = calloc(s->parts, sizeof(*seen)); /* 1 + its nearest step */
+
+	s->steps = o->order_count ? o->order_count : s->parts;
+	s->step = calloc(s->steps, sizeof(s->step[0]));
+	if (!seen || !s->step)
+		return error_note(-ENOMEM, "tier_object_stream_open: out of memory");
+	for (uint32_t i = 0; i < s->steps; i++) {
+		s->step[i].part = o->order_count ? o->order[i] : i;
+		if (s->step[i].part >= s->parts)
+			return error_set(-EINVAL, "tier_object_stream_open: step %u of the order "
+						  "names part %u of %u", i, s->step[i].part,
+					 s->parts);
+	}
+	/* Backwards; twice, if the first step is behind the last one. */
+	for (uint32_t k = s->flags & TIER_OBJECT_STREAM_AGAIN ? 2 * s->steps : s->steps; k--;) {
+		struct step *step = step_at(s, k);
+		uint32_t at = seen[step->part];
+
+		step->again = at ? at - 1 - k : NEVER;
+		seen[step->part] = k + 1;
+	}
+	return 0;
+}
+
+static bool options_wrong(const struct tier_object_stream_options *o)
+{
+	return o->flags & ~TIER_OBJECT_STREAM_AGAIN || o->order_count > TIER_OBJECT_STEPS_MAX ||
+	       !o->order != !o->order_count;
+}
+
 int tier_object_stream_open(tier *t, const char *context, const char *name,
 			    const struct tier_object_stream_options *options,
 			    tier_object_stream **out)
@@ -131,18 +185,23 @@ int tier_object_stream_open(tier *t, const char *context, const char *name,
 	if (rc == 0)
 		rc = options_read(&o, sizeof(o), options);
 	if (rc == 0 && (!out || !context || !name ||
-			strlen(name) + NAME_ROOM > ABI_OBJECT_NAME_BYTES ||
-			o.flags & ~TIER_OBJECT_STREAM_AGAIN))
+			strlen(name) + NAME_ROOM > ABI_OBJECT_NAME_BYTES || options_wrong(&o)))
 		rc = error_note(-EINVAL, "tier_object_stream_open: no name or one of more than "
-					 "239 bytes, nowhere to put it, or an unknown flag");
+					 "239 bytes, nowhere to put it, an unknown flag, or an "
+					 "order of no or too many steps");
 	if (rc == 0)
 		rc = read_table(t, context, name, &s);
 	if (rc)
 		return rc;
+	s->flags = o.flags;
+	rc = take_order(s, &o);
+	if (rc) {
+		free_stream(s);
+		return rc;
+	}
 	s->t = t;
 	s->alive = t->alive;
 	s->window = o.window_bytes ? o.window_bytes : WINDOW_BYTES;
-	s->flags = o.flags;
 	memcpy(s->context, context, strlen(context)); /* it was asked with: it fits */
 	memcpy(s->name, name, strlen(name));
 	*out = s;
@@ -153,7 +212,7 @@ int tier_object_stream_open(tier *t, const char *context, const char *name,
 
 static bool at_end(const struct tier_object_stream *s, uint64_t number)
 {
-	return number >= s->parts && !(s->flags & TIER_OBJECT_STREAM_AGAIN);
+	return number >= s->steps && !(s->flags & TIER_OBJECT_STREAM_AGAIN);
 }
 
 /* The next one, and what of those behind it the window has room for. */
@@ -161,15 +220,51 @@ static void ask_ahead(struct tier_object_stream *s)
 {
 	uint64_t bytes = 0, end = s->next;
 
-	for (; end < s->next + s->parts && !at_end(s, end); end++) {
-		bytes += s->part[end % s->parts].bytes;
+	for (; end < s->next + s->steps && !at_end(s, end); end++) {
+		bytes += s->part[step_at(s, end)->part].bytes;
 		if (bytes > s->window && end > s->next)
 			break;
 	}
 	if (s->asked < s->next)
 		s->asked = s->next;
 	for (; s->asked < end; s->asked++)
-		hint(s, (uint32_t)(s->asked % s->parts), 0);
+		hint(s, step_at(s, s->asked)->part, 0);
+}
+
+static bool is_here(const struct tier_object_stream *s, uint32_t part)
+{
+	struct tier_object_info info;
+	char name[ABI_OBJECT_NAME_BYTES];
+
+	name_part(s, part, name);
+	return tier_object_stat(s->t, s->context, name, &info) == 0 &&
+	       info.flags & TIER_OBJECT_RESIDENT;
+}
+
+/*
+ * Of what was read and is here, who is read again last makes room first; not who was asked for
+ * already. In the order of layers that is the part that was just read.
+ */
+static void pass_on(struct tier_object_stream *s)
+{
+	struct part *own = &s->part[s->at.part], *last;
+	uint32_t again = step_at(s, s->next - 1)->again;
+
+	own->due = again == NEVER ? UINT64_MAX : s->next - 1 + again;
+	own->told = false;
+	for (;;) {
+		last = own;
+		for (uint32_t i = 0; i < s->parts; i++)
+			if (s->part[i].due > last->due)
+				last = &s->part[i];
+		if (last == own || is_here(s, (uint32_t)(last - s->part)))
+			break;
+		last->due = 0;
+	}
+	if (last->due < s->asked || last->told)
+		return;
+	last->told = true;
+	hint(s, (uint32_t)(last - s->part), WIRE_OBJ_LAST);
 }
 
 static void let_go(struct tier_object_stream *s)
@@ -180,7 +275,7 @@ static void let_go(struct tier_object_stream *s)
 		munmap((void *)(uintptr_t)s->at.data, s->at.bytes);
 	close(s->at.fd);
 	s->at.data = NULL;
-	hint(s, s->at.part, WIRE_OBJ_LAST);
+	pass_on(s);
 }
 
 static int map_part(struct tier_object_stream *s, uint32_t part, int fd)
@@ -215,7 +310,7 @@ int tier_object_stream_next(tier_object_stream *s, uint64_t deadline_ns,
 	let_go(s);
 	if (at_end(s, s->next))
 		return -ENODATA;
-	part = (uint32_t)(s->next % s->parts);
+	part = step_at(s, s->next)->part;
 	ask_ahead(s);
 	name_part(s, part, name);
 	fd = tier_object_open(s->t, s->context, name, deadline_ns);
@@ -243,7 +338,7 @@ int tier_object_stream_ready(tier_object_stream *s)
 	if (connection_orphaned(s->alive))
 		return error_note(-EOWNERDEAD, "object: it is the parent's; open one here");
 	for (uint64_t i = s->next; i < s->asked; i++, ready++) {
-		name_part(s, (uint32_t)(i % s->parts), name);
+		name_part(s, step_at(s, i)->part, name);
 		rc = tier_object_stat(s->t, s->context, name, &info);
 		if (rc || !(info.flags & TIER_OBJECT_RESIDENT))
 			break;
@@ -256,5 +351,5 @@ void tier_object_stream_close(tier_object_stream *s)
 	if (!s || connection_orphaned(s->alive))
 		return;
 	let_go(s);
-	free(s);
+	free_stream(s);
 }

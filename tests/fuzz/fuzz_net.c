@@ -6,11 +6,13 @@
  * Must hold: a message that is accepted is as long as it says and lies in what is there; its names
  * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
- * A home names for a tag only who told it of that tag, as many as it may, and nobody twice.
+ * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
+ * takes of one host's offers no more than its part.
  */
 #include <errno.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tierd/net/box.h"
 #include "tierd/net/homes.h"
 
 #define LAYERS 3u
@@ -44,7 +46,7 @@ static void check_members(const void *m, uint16_t type)
 
 	if (type == NET_HELLO) {
 		check_name(((const struct net_hello *)m)->name, NET_NAME_BYTES);
-	} else if (type == NET_LOCATE || type == NET_PULL) {
+	} else if (type == NET_LOCATE || type == NET_PULL || type == NET_STREAM) {
 		check_name(want->context, NET_NAME_BYTES);
 		FUZZ_CHECK(want->count > 0 && want->count <= NET_LOCAL_KEYS_MAX);
 	} else if (type == NET_PLACED) {
@@ -68,6 +70,7 @@ struct ends {
 	uint64_t now;
 	struct homes homes;
 	struct homes_slot slot[32 + HOMES_WINDOW];
+	struct box box;
 };
 
 #define TELLS 77u /* the one host that tells */
@@ -93,6 +96,22 @@ static void home(struct ends *e, const void *m, uint16_t type)
 	free(held);
 }
 
+static void box(struct ends *e, const void *m, uint16_t type)
+{
+	static struct box_taken out;
+	uint32_t count = e->box.count;
+	int rc;
+
+	if (type != NET_OFFER)
+		return;
+	rc = box_take(&e->box, m, TELLS);
+	FUZZ_CHECK(rc == 0 || (rc == -EBUSY && count == BOX_OFFERS_EACH));
+	FUZZ_CHECK(e->box.count - count <= 1 && e->box.count <= BOX_OFFERS_EACH);
+	if (e->now % 3 == 0 && box_next(&e->box, &out))
+		FUZZ_CHECK(out.from == TELLS && out.offer.m.count > 0 &&
+			   out.offer.m.count <= NET_OFFER_KEYS);
+}
+
 /* The requester's end; an error ends the connection, which then is a new one. */
 static void requester(struct ends *e, const void *m, uint16_t type)
 {
@@ -114,6 +133,10 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
 		e->pages += ((const struct net_pages *)m)->count;
+		/* What an engine may read by now (R7) has come; what does not stand may not. */
+		FUZZ_CHECK(pull_layers(&e->pull, true, e->now) <= LAYERS);
+		FUZZ_CHECK(first[pull_layers(&e->pull, true, e->now)] * e->pull.blocks <= e->pages);
+		FUZZ_CHECK(pull_layers(&e->pull, false, e->now) == 0);
 	}
 	if (e->pull.state == PULL_CAME || e->pull.state == PULL_WHOLE)
 		FUZZ_CHECK(e->pages == PAGES * e->pull.blocks && e->pull.blocks <= e->pull.asked);
@@ -150,8 +173,9 @@ static void holder(struct ends *e, const void *m, uint16_t type)
 
 void fuzz_one(struct fuzz_input *in)
 {
-	struct ends e = { .now = 1000 };
+	static struct ends e; /* a box is large */
 
+	e = (struct ends){ .now = 1000 };
 	e.homes = (struct homes){ .slot = e.slot, .room = 32 };
 	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
 	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
@@ -175,6 +199,7 @@ void fuzz_one(struct fuzz_input *in)
 		requester(&e, bytes, type);
 		holder(&e, bytes, type);
 		home(&e, bytes, type);
+		box(&e, bytes, type);
 		free(bytes);
 		in->at += length;
 		in->left -= (size_t)length;
@@ -219,10 +244,12 @@ void fuzz_seeds(void)
 	struct net_found found = { .id = 1, .found = 2, .cold = 1 };
 	struct net_ask ask = { .id = 1, .count = 2, .wait_ns = 100 };
 	struct net_word word = { .id = 1 };
+	struct net_word layer = { .id = 2 };
 	struct net_want want = { .context = "kv", .count = 1 };
 	struct net_placed placed = { .host = "A", .text = "why" };
 	struct net_admin admin = { .verb = "share", .word = { "kv" } };
 	struct net_text text = { .bytes = 2 };
+	struct net_offer offer = { .id = 1, .depth = 2, .count = 3 };
 	struct net_hold hold = { .id = 1, .count = 2 };
 	struct net_find find = { .id = 1, .count = 2 };
 
@@ -234,6 +261,11 @@ void fuzz_seeds(void)
 	put(&s, &word, NET_WHOLE, 0);
 	put(&s, &word, NET_END, 0);
 	fuzz_seed_end(&s, "ask");
+	put(&s, &offer, NET_OFFER, 3);
+	offer.count = 1;
+	put(&s, &offer, NET_OFFER, 1);
+	put(&s, &word, NET_TAKEN, 0);
+	fuzz_seed_end(&s, "box");
 	put(&s, &hold, NET_HOLD, 2);
 	put(&s, &find, NET_FIND, 2);
 	fuzz_seed_end(&s, "home");
@@ -243,6 +275,8 @@ void fuzz_seeds(void)
 	fuzz_seed_end(&s, "pull");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);
+	put(&s, &want, NET_STREAM, 1);
+	put(&s, &layer, NET_LAYER, 0);
 	put(&s, &placed, NET_PLACED, 0);
 	put(&s, &admin, NET_ADMIN, 0);
 	put(&s, &text, NET_TEXT, 2);

@@ -121,6 +121,31 @@ fetches 53 50 '"status": "ready", "bytes": 0'
 kv B put kv 6 50
 reads A 6 50 '"host": "B"'
 
+# Layer by layer, each compared while the rest is on its way (R7): from memory, from NVMe, behind
+# what is here; as far as the other one has it; nothing; what computing does faster.
+streams() { # PROMPT BLOCKS-THAT-ARE-GOOD PATTERN [OPTION...]
+	local prompt=$1 expect=$2 pattern=$3
+	shift 3
+	wants 0 "$pattern" kv B --json --expect "$expect" "$@" stream kv "$prompt" 50
+}
+all='"comes": 50, "blocks": 50, "layers": 2, "usable": 50, "status": "ready", '
+all+='"compared": 1228800, "here": 50'
+kv A put kv 60 50
+streams 60 50 "$all"
+streams 60 50 '"local": 50, "comes": 0, .*"status": "ready"'
+kv A put kv 61 50
+ctl A drain >/dev/null
+ctl A evict kv cxl >/dev/null
+streams 61 50 "$all"
+kv B put kv 62 7
+kv A put kv 62 50
+streams 62 50 '"local": 7, "comes": 43, "blocks": 43.*"status": "ready"'
+kv A put kv 63 45
+streams 63 45 '"comes": 45, "blocks": 45.*"usable": 45, "status": "missed"'
+streams 64 0 '"comes": 0, .*"status": "missed"'
+kv A put kv 65 50
+streams 65 0 '"comes": 0, .*"status": "dropped"' --token-ns 1
+
 # What would be slower than computing it is not fetched.
 kv A put kv 7 50
 reads B 7 0 '"status": "dropped"' --token-ns 1

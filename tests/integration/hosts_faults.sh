@@ -42,6 +42,13 @@ lie() {
 	[ "$mode" = name ] || meet B A
 	new_prompt
 }
+streams() { # DEADLINE
+	local text
+	text=$(kv B --json --expect 0 --deadline "$1" stream kv $prompt 50 2>&1) ||
+		lab_fail "$mode, streamed: $text"
+	[ $mode != lapsed ] || grep -q '"layers": [1-9].* "here": 0' <<<"$text" ||
+		lab_fail "lapsed, streamed: no layer came, or what lapsed is here: $text"
+}
 on_probation() { ctl B --json hosts | grep -q '"state": "probation"'; }
 be_honest() {
 	echo honest >"$LAB/mode"
@@ -62,6 +69,12 @@ for ((round = 0; round < rounds; round++)); do
 	reads 0 400
 	on_probation && lab_fail 'lapsed: it is on probation'
 	echo honest >"$LAB/mode"
+	# Of a stream from afar some layers may have come by then; none of it is good (R7).
+	for mode in lapsed flip stall; do
+		lie $mode
+		streams "$([ $mode = lapsed ] && echo 20000 || echo 400)"
+		echo honest >"$LAB/mode"
+	done
 	# Silence: the deadline, once; the next one does not wait.
 	for mode in mute stall drip; do
 		lie $mode

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Homes of anchors: three hosts that ask nobody but homes (--ask-all 0). What A put is found by B
 # and C, who then ask A alone; what A has not any more, its homes have forgotten; a home that is
-# killed has a successor that is told, and in its next life it is told again.
+# killed has a successor that is told, and in its next life it is told again. And a memory box:
+# what is stored is offered to it, and comes back from there.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -19,7 +20,8 @@ net() {
 	for peer in A B C; do
 		[ "$peer" = "$host" ] || peers+=(--peer "$peer=${address[$peer]}")
 	done
-	net_up "$host" --tls "$LAB/certs/$host" --ask-all 0 "${peers[@]}"
+	shift
+	net_up "$host" --tls "$LAB/certs/$host" --ask-all 0 "${peers[@]}" "$@"
 }
 for host in A B C; do
 	tierd_up $host hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
@@ -99,3 +101,42 @@ net C
 again() { [ "$(entries C)" -ge "$told" ]; }
 eventually 60 again || lab_fail "in its next life C was told $(entries C), not $told"
 for prompt in 2 3 4; do looks C $prompt 50 1 A; done
+
+# Hosts that stand still are waited for side by side: looked at, and told. These answer only once
+# two of them were asked at the same time.
+read -r d s0 s1 s2 <<<"$(free_ports 4)"
+python3 tests/integration/hosts_silent.py "$s0" "$s1" "$s2" >"$LAB/silent.out" &
+silent_pid=$!
+trap 'kill $silent_pid; lab_end' EXIT
+eventually 20 grep -q ready "$LAB/silent.out" || lab_fail 'no silent hosts'
+address[D]=127.0.0.1:$d
+tierd_up D hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
+for prompt in 1 2 3 4; do kv D put kv $prompt 50; done
+net_up D --no-tls --ask-all 0 --peer "S0=127.0.0.1:$s0" --peer "S1=127.0.0.1:$s1" \
+	--peer "S2=127.0.0.1:$s2"
+ctl D context share kv >/dev/null
+for peer in S0 S1 S2; do meet D $peer; done
+eventually 60 grep -q told "$LAB/silent.out" || lab_fail 'homes are told one after another'
+for peer in S0 S1 S2; do meet D $peer; done
+
+# C is the box of the others, in a life of its own: it asks for all that they have, and then for
+# what they store. What A has lost comes back, and when A is gone B has it.
+for host in A B C; do
+	kill "${net_pid[$host]}"
+	wait "${net_pid[$host]}" || lab_fail "tierd-net of $host ended with $?"
+done
+for host in A B C; do net $host --box C; done
+for host in A B; do meet $host C; meet C $host; done
+kv A put kv 6 50
+is_boxed() { kv C --json read kv "$1" 50 | grep -q '"local": 50'; }
+boxed() { eventually 60 is_boxed "$1" || lab_fail "the box has not all of prompt $1"; }
+for prompt in 2 3 4 6; do boxed $prompt; done
+kv A drop kv 6 50
+comes_back() { kv "$1" --json --expect 50 read kv "$2" 50 | grep -q '"host": "C", .*"local": 0'; }
+comes_back A 6 || lab_fail 'what was lost does not come back from the box'
+for pid in "${net_pid[A]}" "${tierd_pid[A]}"; do
+	kill "$pid"
+	wait "$pid" || lab_fail "a process of A ended with $?"
+done
+unset 'tierd_pid[A]' 'net_pid[A]'
+eventually 60 comes_back B 3 || lab_fail 'A is gone, and the box has not what it had'

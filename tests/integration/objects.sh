@@ -108,7 +108,13 @@ sleep 0.1
 # Who maps it has no copy of their own.
 head -c 20000000 /dev/urandom >"$dir/plain/weights"
 ctl object put weights weights "$dir/plain/weights"
-under python3 tests/integration/shim_copies.py "$dir/there/weights" || fail 'eight processes map it'
+for state in 'as it was put' 'brought'; do
+	under python3 tests/integration/shim_copies.py "$dir/there/weights" ||
+		fail "eight processes map it, $state"
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null || true
+	start
+done
 ctl object remove weights weights
 
 ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
@@ -172,6 +178,15 @@ wait "$daemon" 2>/dev/null || true
 start
 ctl object get weights twice >"$dir/got" || fail 'a failed flush cost the version of before'
 cmp "$dir/got" "$dir/plain/line" || cmp "$dir/got" "$dir/plain/page" || fail 'neither of both'
+stop
+
+# A file that was there before is a real one, and that is told.
+start
+echo before >"$dir/there/before"
+under sh -c "echo more >>'$dir/there/before'"
+[ "$(cat "$dir/there/before")" = $'before\nmore' ] || fail 'a file of before'
+ctl --json status | grep -q '"passed": 1' || fail 'a file of before was not counted'
+ctl status | grep -q '1 real files were opened for writing' || fail 'a file of before was not told'
 stop
 
 # Without a daemon: each object against its file and its sums; what is nobody's is told.

@@ -22,6 +22,22 @@ done
 ctl check | grep -q accounted || fail "check: $(ctl check)"
 echo "# $sequences sequences agree, seed $seed"
 
+# Writers killed in what they do, at last with the daemon: nothing torn, nothing that returned lost.
+mkdir "$dir/boards" "$dir/there/k"
+for n in $(seq $((1 + sequences / 500))); do
+	under python3 "$here/shim_kills.py" run "$dir/there/k" "$dir/boards" $((seed + n)) \
+		$((sequences / 10)) "$daemon" || fail "writers killed: SEED=$seed"
+	wait "$daemon" 2>/dev/null || true
+	start
+	kept=$(under python3 "$here/shim_kills.py" look "$dir/there/k" "$dir/boards") ||
+		fail "the daemon killed: SEED=$seed"
+done
+ctl check | grep -q accounted || fail "check: $(ctl check)"
+[ -z "$(find "$dir/there/k" -type f)" ] || fail 'writers wrote real files'
+under rm -r "$dir/there/k"
+echo "# $((n * (sequences / 10) * 3)) writers were killed, and the daemon $n times: of $kept" \
+	'operations that returned none is lost'
+
 # The corners of the interface, and a link of another name to all of it.
 mkdir "$dir/plain/k" "$dir/there/k"
 python3 "$here/shim_corners.py" "$dir/plain/k" >"$dir/want"

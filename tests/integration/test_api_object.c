@@ -675,104 +675,6 @@ static void test_others_see_and_change_nothing(void **state)
 	nftw(w.d.folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- weights ------------------------------------------------------------------------------- */
-
-#define PARTS 6u
-#define PART_BYTES (5 * MIB / 2)
-
-static void put_table(struct world *w, const char *text)
-{
-	tier_object *o;
-
-	assert_int_equal(tier_object_create(w->t, "files", "model/tensors", NULL, &o), 0);
-	assert_int_equal(write_all(tier_object_fd(o), (const uint8_t *)text, strlen(text)), 0);
-	assert_int_equal(tier_object_commit(o), 0);
-}
-
-static void put_weights(struct world *w)
-{
-	char name[32], text[512];
-	size_t used = (size_t)snprintf(text, sizeof(text), "tier weights 1 %u\n", PARTS);
-
-	for (uint32_t i = 0; i < PARTS; i++) {
-		snprintf(name, sizeof(name), "model/%04u", i);
-		assert_int_equal(put(w->t, "files", name, PART_BYTES, i), 0);
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "part %u %u %u\n", i,
-					 i + 7, PART_BYTES);
-	}
-	put_table(w, text);
-}
-
-/* Twice of what there is memory for, pass after pass; ahead of the reader, within the window. */
-static void test_weights_stream(void **state)
-{
-	const struct tier_object_stream_options options = {
-		.size = sizeof(options), .window_bytes = 2 * PART_BYTES,
-		.flags = TIER_OBJECT_STREAM_AGAIN,
-	};
-	uint8_t *want = malloc(PART_BYTES);
-	struct world *w = *state;
-	struct tier_object_part part;
-	struct tier_object_info info;
-	tier_object_stream *s;
-	int ready = 0;
-
-	put_weights(w);
-	assert_int_equal(tier_object_stream_open(w->t, "files", "model", &options, &s), 0);
-	for (uint32_t i = 0; i < 4 * PARTS; i++) {
-		assert_int_equal(tier_object_stream_next(s, 0, &part), 0);
-		fill(want, PART_BYTES, i % PARTS);
-		assert_int_equal(part.part, i % PARTS);
-		assert_int_equal(part.layer, i % PARTS + 7);
-		assert_int_equal(part.bytes, PART_BYTES);
-		assert_memory_equal(part.data, want, PART_BYTES);
-		/* Memory is for three: the window comes without being waited for. */
-		for (int k = 0; k < 5000 && ready != 2; k++, usleep(1000))
-			ready = tier_object_stream_ready(s);
-		assert_int_equal(ready, 2);
-		ready = 0;
-	}
-	tier_object_stream_close(s);
-	assert_int_equal(tier_object_stream_open(w->t, "files", "model", NULL, &s), 0);
-	for (uint32_t i = 0; i < PARTS; i++)
-		assert_int_equal(tier_object_stream_next(s, 0, &part), 0);
-	assert_int_equal(tier_object_stream_next(s, 0, &part), -ENODATA);
-	tier_object_stream_close(s);
-	/* What was read last makes room: the next pass finds the first one. */
-	assert_int_equal(tier_object_stat(w->t, "files", "model/0000", &info), 0);
-	assert_true(info.flags & TIER_OBJECT_RESIDENT);
-	assert_int_equal(tier_object_stat(w->t, "files", "model/0003", &info), 0);
-	assert_false(info.flags & TIER_OBJECT_RESIDENT);
-	free(want);
-}
-
-static void test_tables_that_lie(void **state)
-{
-	static const char *const texts[] = {
-		"", "tier weights 2 1\npart 0 0 1\n", "tier weights 1 0\n",
-		"tier weights 1 99999\n", "tier weights 1 2\npart 0 0 5\n",
-		"tier weights 1 1\npart 1 0 5\n", "tier weights 1 1\npart 0 0\n",
-	};
-	struct world *w = *state;
-	struct tier_object_part part;
-	tier_object_stream *s;
-
-	assert_int_equal(tier_object_stream_open(w->t, "files", "model", NULL, &s), -ENOENT);
-	for (uint32_t i = 0; i < COUNT(texts); i++) {
-		put_table(w, texts[i]);
-		assert_int_equal(tier_object_stream_open(w->t, "files", "model", NULL, &s),
-				 -EBADMSG);
-	}
-	put_table(w, "tier weights 1 1\npart 0 0 5\n");
-	assert_int_equal(tier_object_stream_open(w->t, "files", "model", NULL, &s), 0);
-	assert_int_equal(tier_object_stream_next(s, 0, &part), -ENOENT);
-	assert_int_equal(put(w->t, "files", "model/0000", 4, 1), 0);
-	assert_int_equal(tier_object_stream_next(s, 0, &part), -ESTALE);
-	assert_int_equal(put(w->t, "files", "model/0000", 5, 1), 0);
-	assert_int_equal(tier_object_stream_next(s, 0, &part), 0);
-	tier_object_stream_close(s);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -791,8 +693,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_kills_lose_nothing_that_was_committed, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_the_catalog_is_written_anew, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_weights_stream, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_tables_that_lie, setup, teardown),
 		cmocka_unit_test(test_others_see_and_change_nothing),
 	};
 

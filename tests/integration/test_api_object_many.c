@@ -15,9 +15,9 @@
 #define NAMES_A_LIST 2000u
 #define MEMORY_A_NAME 256u /* of the daemon: a version, its name and sums */
 #if defined(__SANITIZE_ADDRESS__)
-#define COUNT_DEFAULT 10000u
+#define COUNT_DEFAULT 4000u
 #else
-#define COUNT_DEFAULT 20000u
+#define COUNT_DEFAULT 14000u
 #endif
 
 struct many {

@@ -16,6 +16,8 @@
 #define KILLS 10u
 
 static const char *const never_written[] = { "cxl.size=64MiB", "writeback.age=10min", NULL };
+static const char *const with_objects[] = { "cxl.size=96MiB", "writeback.age=10min",
+					    "object.cxl=32MiB", "object.nvme=32MiB", NULL };
 
 /* ---- a client that never rests -------------------------------------------------------------- */
 
@@ -248,20 +250,54 @@ static void test_no_request_fails(void **state)
 	daemon_check(&w->d);
 }
 
+static void write_at(const tier_object *o, off_t at, const char *text)
+{
+	assert_int_equal(pwrite(tier_object_fd(o), text, strlen(text), at), strlen(text));
+}
+
+static void objects_begin(tier *t, tier_object **object)
+{
+	assert_int_equal(tier_object_context(t, "files", NULL), 0);
+	assert_int_equal(tier_object_create(t, "files", "begun", NULL, &object[0]), 0);
+	assert_int_equal(tier_object_create(t, "files", "not", NULL, &object[1]), 0);
+	write_at(object[0], 1 << 20, "before"); /* behind a hole */
+}
+
+static void objects_end(tier *t, tier_object **object)
+{
+	char text[6];
+	int fd;
+
+	write_at(object[0], 5 << 20, "behind");
+	assert_int_equal(tier_object_commit(object[0]), 0);
+	tier_object_abort(object[1]);
+	fd = tier_object_open(t, "files", "begun", LONG_NS);
+	assert_true(fd >= 0);
+	assert_int_equal(lseek(fd, 0, SEEK_END), (5 << 20) + sizeof(text));
+	assert_int_equal(pread(fd, text, sizeof(text), 1 << 20), sizeof(text));
+	assert_memory_equal(text, "before", sizeof(text));
+	assert_int_equal(pread(fd, text, sizeof(text), 5 << 20), sizeof(text));
+	assert_memory_equal(text, "behind", sizeof(text));
+	close(fd);
+	assert_int_equal(tier_object_open(t, "files", "not", LONG_NS), -ENOENT);
+}
+
 /* What a daemon promised, the next one keeps; and what a client had begun it ends. */
 static void test_what_was_begun_goes_on(void **state)
 {
-	struct world *w = world_begin(never_written);
+	struct world *w = world_begin(with_objects);
 	struct tier_reserve_options want = { .size = sizeof(want), .expected = 8 };
 	tier_key key[3] = { world_key(1), world_key(2), world_key(3) };
 	struct tier_completion done;
 	struct tier_reserved room;
 	struct tier_found found;
 	uint8_t *data = malloc(BLOCK_BYTES);
+	tier_object *object[2];
 	tier_put *put[2];
 	uint64_t pin;
 
 	*state = w;
+	objects_begin(w->t, object);
 	world_fill(data, 1);
 	assert_int_equal(tier_put_copy(w->c, key, 1, data, NULL), 1);
 	assert_int_equal(tier_match(w->c, key, 1, &found), 1);
@@ -286,6 +322,7 @@ static void test_what_was_begun_goes_on(void **state)
 		assert_int_equal(done.value, 1);
 		assert_int_equal(done.user_data, i);
 	}
+	objects_end(w->t, object);
 	assert_int_equal(tier_match(w->c, key, 3, NULL), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		for (uint32_t page = 0; page < BLOCK_PAGES; page++) {

@@ -21,6 +21,10 @@ def tensors(seed):
         for part in ("attn.q", "mlp.up"):
             rows = rng.randrange(1, 90)
             yield f"model.layers.{layer}.{part}.weight", [rows, 16], rng.randbytes(rows * 32)
+    for expert in (1, 0):
+        for part in ("up", "down"):
+            yield (f"model.layers.2.mlp.experts.{expert}.{part}_proj.weight", [8, 16],
+                   rng.randbytes(256))
     yield "lm_head.weight", [7, 5], rng.randbytes(70)
 
 
@@ -105,7 +109,7 @@ def check(table, parts, paths):
     layers = [int(words[2]) for words in lines if words[0] == "part"]
     assert lines[0][:3] == ["tier", "weights", "1"] and len(layers) == int(lines[0][3])
     assert layers == sorted(layers) and layers[0] == 0 and layers[-1] == 99999, layers
-    found = []
+    found, experts = [], {}
     for words in lines:
         if words[0] != "tensor":
             continue
@@ -113,6 +117,8 @@ def check(table, parts, paths):
         if ".layers." in name or name.startswith("blk."):
             number = name.split("blk." if name.startswith("blk.") else ".layers.")[1]
             assert layers[part] == 1 + int(number.split(".")[0]), words
+        expert = name.partition(".experts.")[2].partition(".")[0]
+        assert experts.setdefault(part, expert) == expert, "a part of an expert and of another"
         with open(f"{parts}/{part:04}", "rb") as file:
             raw = file.read()
             raw = raw[at:at + size]

@@ -1,4 +1,4 @@
 #!/bin/sh
-# The cases of clean.pml; see tests/model/README.md.
+# The cases of clean.pml, all of them when a text has changed; see tests/model/README.md.
 # SPDX-License-Identifier: Apache-2.0
-exec "$(dirname "$0")/check" clean
+exec "$(dirname "$0")/check" clean --changed

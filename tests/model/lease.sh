@@ -1,4 +1,4 @@
 #!/bin/sh
-# The cases of lease.pml; see tests/model/README.md.
+# The cases of lease.pml, all of them when a text has changed; see tests/model/README.md.
 # SPDX-License-Identifier: Apache-2.0
-exec "$(dirname "$0")/check" lease
+exec "$(dirname "$0")/check" lease --changed

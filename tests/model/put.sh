@@ -1,4 +1,4 @@
 #!/bin/sh
-# The cases of put.pml; see tests/model/README.md.
+# The cases of put.pml, all of them when a text has changed; see tests/model/README.md.
 # SPDX-License-Identifier: Apache-2.0
-exec "$(dirname "$0")/check" put
+exec "$(dirname "$0")/check" put --changed

@@ -526,6 +526,7 @@ static int try_device(struct world *w)
 static int try_hosts(struct world *w)
 {
 	struct tier_hosts out = { .size = sizeof(out) };
+	tier_far *f = NULL;
 	int rc = negative(tier_locate(w->c, w->key, BLOCKS, NULL, &out));
 
 	if (rc == -ENOTCONN)
@@ -534,6 +535,13 @@ static int try_hosts(struct world *w)
 		rc = tier_hosts_delete(w->c, w->key, BLOCKS, NULL);
 	if (rc == -ENOTCONN)
 		rc = tier_prefetch_keys(w->c, w->key, BLOCKS, NULL);
+	if (rc == -ENOTCONN)
+		rc = negative(tier_far_open(w->c, w->key, BLOCKS, NULL, &out, &f));
+	assert_null(f);
+	assert_int_equal(tier_far_ready(f), 0);
+	assert_null(tier_far_data(f, 0, 0, 0, 0));
+	assert_int_equal(tier_far_wait(f, 0, 0), -EINVAL);
+	assert_int_equal(tier_far_close(f, &out), 0);
 	if (rc == -ENOTCONN) /* what is here is fetched */
 		rc = negative(tier_fetch_keys(w->c, w->key, BLOCKS, TIER_CXL, NULL, &out)) ?:
 		     -ENOTCONN;

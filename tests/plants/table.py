@@ -90,7 +90,7 @@ bug("checksum-not-compared", SHELL + "worker.c",
 bug("memory-unmapped-under-a-copy", SHELL + "memory.c",
     "if (!worker_passed(workers, made->mark)) {", "if (0) {", "test_shell_memory")
 bug("short-transfer-taken-as-whole", BACKEND + "nvme.c",
-    "if (op->done == io->bytes)", "if (res > 0)", "test_backend_nvme")
+    "if (op->done == op->io->bytes)", "if (*res > 0)", "test_backend_nvme")
 bug("failed-flush-not-told", SHELL + "dispatch.c",
     "event.sync.token = token;\n\t\tevent.sync.res = res;",
     "event.sync.token = token;\n\t\tevent.sync.res = 0;",

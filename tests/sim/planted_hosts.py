@@ -14,6 +14,12 @@ PLANTS = {
     "crc-without-page": (
         "proto.c", "crc = crc32c(crc, &page->page, sizeof(page->page));", ";"),
     "crc-without-bytes": ("proto.c", "return crc32c(crc, bytes, page->bytes);", "return crc;"),
+    # streams from afar
+    "layer-before-its-last-page": (
+        "proto.c", "now_ns < p->ends_ns ? p->cursor.layer : 0", "now_ns < p->ends_ns ? "
+        "p->cursor.layer + 1 : 0"),
+    "layer-that-stands-no-more": ("proto.c", "return publishes && now_ns", "(void)publishes; "
+                                  "return now_ns"),
     # peers
     "reused-incarnation": ("proto_peers.c", "p->incarnation != incarnation && !p->fixed", "0"),
     "probation-asked": (
@@ -57,12 +63,15 @@ PLANTS = {
     "deletions-end-with-an-own-epoch": (
         "proto_agree.c", "r->mod ? r->first : 1", "r->deleted + 1"),
     "own-epoch-older-than-a-deletion": (
-        "proto_agree.c", "if (s->epoch > r->epoch && s->deleted + 1 < r->first)", "if (0)"),
+        "proto_agree.c", "if (s->epoch > r->epoch && r->first > 1 &&", "if (0 &&"),
     "deletion-brings-an-own-epoch": (
         "proto_raise.c", "r->there.mod ? r->there.epoch : epoch", "epoch"),
     "deletion-number-used-again": (
         "proto_raise.c", "c->deleted = r->there.deleted + 1;", "c->deleted = r->there.deleted + "
         "!r->there.deleted;"),
+    # a memory box
+    "a-box-forgets-what-it-took": (
+        "proto_box.c", "b->first + b->count++", "b->first + b->count"),
     # homes
     "members-never-change": (
         "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",

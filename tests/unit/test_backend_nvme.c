@@ -59,8 +59,11 @@ static void test_pieces(void **state)
 
 	start(f, FILE_BYTES, 64);
 	model = calloc(1, FILE_BYTES);
-	assert_int_equal(nvme()->bytes(f->d), FILE_BYTES);
 	assert_non_null(model);
+	if (f->device)
+		assert_int_equal(nvme()->pwrite(f->d, model, FILE_BYTES, 0), 0);
+	else
+		assert_int_equal(nvme()->bytes(f->d), FILE_BYTES);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		buf[i] = pages(BUFFER);
 	for (int round = 0; round < 60; round++) {
@@ -112,22 +115,24 @@ static void check_read(const uint8_t *buf)
 static void test_short_transfers_go_on(void **state)
 {
 	struct fixture *f = *state;
-	static const int cut[] = { PAGE, 512, 3 * PAGE + 1024, -EAGAIN, -EINTR, 15 * PAGE + 512 };
+	static const int cut[] = { -EAGAIN, -EINTR, PAGE, 512, 3 * PAGE + 1024, 15 * PAGE + 512 };
 	uint8_t *buf;
 	static struct core_io io;
 
 	start(f, MIB, 4);
 	buf = pages(16);
 	fill_file(f, buf);
-	for (uint32_t i = 0; i < COUNT(cut); i++) {
+	/* A command of NVMe moves all or nothing. */
+	for (uint32_t i = 0; i < (nvme()->ring_flags ? 2 : COUNT(cut)); i++) {
 		struct io_uring_cqe *cqe;
 		uint64_t data, token;
+		int res = cut[i];
 
 		fill_io(&io, buf, 16, 0);
 		assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
 		io_uring_submit(&f->ring);
 		assert_int_equal(io_uring_wait_cqe(&f->ring, &cqe), 0);
-		assert_int_equal(cqe->res, io.bytes);
+		assert_int_equal(cqe->res, nvme()->ring_flags ? 0 : io.bytes);
 		data = cqe->user_data;
 		io_uring_cqe_seen(&f->ring, cqe);
 		memset(buf, 0, 16 * PAGE);
@@ -140,7 +145,7 @@ static void test_short_transfers_go_on(void **state)
 			io_uring_prep_nop(sqe);
 			sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 		}
-		assert_null(nvme()->complete(f->d, &f->ring, data, cut[i], &token));
+		assert_null(nvme()->complete(f->d, &f->ring, data, &res, &token));
 		assert_int_equal(token, 0);
 		assert_ptr_equal(finish_one(f), &io);
 		assert_int_equal(io.res, io.bytes);
@@ -165,10 +170,11 @@ static void test_retries_are_bounded(void **state)
 	while (!done) {
 		struct io_uring_cqe *cqe;
 		uint64_t token;
+		int res = -EAGAIN;
 
 		io_uring_submit(&f->ring);
 		assert_int_equal(io_uring_wait_cqe(&f->ring, &cqe), 0);
-		done = nvme()->complete(f->d, &f->ring, cqe->user_data, -EAGAIN, &token);
+		done = nvme()->complete(f->d, &f->ring, cqe->user_data, &res, &token);
 		io_uring_cqe_seen(&f->ring, cqe);
 		assert_true(++turns < 100);
 	}
@@ -193,11 +199,12 @@ static void test_retries_begin_anew(void **state)
 		for (int turns = 0; !done; turns++) {
 			struct io_uring_cqe *cqe;
 			uint64_t token;
+			int res;
 
 			io_uring_submit(&f->ring);
 			assert_int_equal(io_uring_wait_cqe(&f->ring, &cqe), 0);
-			done = nvme()->complete(f->d, &f->ring, cqe->user_data,
-						turns < 3 ? -EAGAIN : cqe->res, &token);
+			res = turns < 3 ? -EAGAIN : cqe->res;
+			done = nvme()->complete(f->d, &f->ring, cqe->user_data, &res, &token);
 			io_uring_cqe_seen(&f->ring, cqe);
 		}
 		assert_int_equal(done->res, io.bytes);
@@ -212,6 +219,7 @@ static void test_short_file(void **state)
 	uint8_t *buf;
 	static struct core_io io;
 
+	needs_file(f);
 	start(f, MIB, 8);
 	buf = pages(16);
 	for (uint32_t i = 0; i < COUNT(cut); i++) {
@@ -224,6 +232,80 @@ static void test_short_file(void **state)
 		assert_int_equal(nvme()->pread(f->d, buf, 16 * PAGE, 0), -ENODATA);
 	}
 	assert_int_equal(nvme()->pwrite(f->d, buf, PAGE, MIB), -ENOSPC);
+	free(buf);
+}
+
+/* More than one command may carry, in one piece and in many. */
+static void test_large_transfers(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *buf, *back;
+	static struct core_io io;
+
+	start(f, 4 * MIB, 8);
+	buf = pages(512);
+	back = pages(512);
+	for (size_t i = 0; i < 2 * MIB; i += 8)
+		*(uint64_t *)(buf + i) = rng_next(&f->rng);
+	for (int many = 0; many < 2; many++) {
+		for (int write = 1; write >= 0; write--) {
+			fill_io(&io, write ? buf : back, 1, MIB / 2);
+			io.piece_count = many ? CORE_SEGMENTS_IO : 1;
+			io.bytes = 0;
+			for (uint32_t i = 0; i < io.piece_count; i++) {
+				io.piece[i].bytes = many ? 2 * MIB / CORE_SEGMENTS_IO : 2 * MIB;
+				io.piece[i].addr = (write ? buf : back) +
+						   io.piece[i].bytes * (i ^ (many ? 1u : 0u));
+				io.bytes += io.piece[i].bytes;
+			}
+			io.write = write;
+			assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
+			assert_int_equal(finish_one(f)->res, 2 * MIB);
+		}
+		assert_memory_equal(buf, back, 2 * MIB);
+		memset(back, 0, 2 * MIB);
+	}
+	free(buf);
+	free(back);
+}
+
+/* An error is told, of a flush, too. A status of NVMe is one, unless it may pass: then it is asked
+ * again. */
+static void test_errors_are_told(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		int res, end; /* what the kernel says; 0: it goes on */
+	} said[] = { { -ENODEV, -ENODEV }, { 0x0007, 0 }, { 0x4281, -EIO } };
+	uint8_t *buf;
+	static struct core_io io;
+
+	start(f, MIB, 4);
+	buf = pages(16);
+	for (uint32_t i = 0; i < 2 * (nvme()->ring_flags ? COUNT(said) : 1); i++) {
+		bool flush = i % 2;
+		int res = said[i / 2].res, end = said[i / 2].end;
+		struct io_uring_cqe *cqe;
+		struct core_io *done;
+		uint64_t token, data;
+
+		fill_io(&io, buf, 1, 0);
+		assert_int_equal(flush ? nvme()->submit_flush(f->d, &f->ring, 5) :
+					 nvme()->submit(f->d, &f->ring, &io), 0);
+		io_uring_submit(&f->ring);
+		assert_int_equal(io_uring_wait_cqe(&f->ring, &cqe), 0);
+		data = cqe->user_data;
+		io_uring_cqe_seen(&f->ring, cqe);
+		done = nvme()->complete(f->d, &f->ring, data, &res, &token);
+		if (!end) {
+			assert_null(done);
+			assert_int_equal(token, 0);
+			done = reap(f, &res, &token);
+		}
+		assert_int_equal(token, flush ? 5 : 0);
+		assert_ptr_equal(done, flush ? NULL : &io);
+		assert_int_equal(flush ? res : io.res, end || flush ? end : (int)PAGE);
+	}
 	free(buf);
 }
 
@@ -361,7 +443,8 @@ static void test_foreign_table_and_second_ring(void **state)
 	 * device is used with one ring; here a fresh device. */
 	nvme()->close(f->d);
 	assert_int_equal(try_open(f, 0, &f->d), 0);
-	assert_int_equal(io_uring_queue_init(8, &f->ring, IORING_SETUP_SINGLE_ISSUER |
+	assert_int_equal(io_uring_queue_init(8, &f->ring, nvme()->ring_flags |
+					     IORING_SETUP_SINGLE_ISSUER |
 					     IORING_SETUP_DEFER_TASKRUN), 0);
 	assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
 	assert_int_equal(finish_one(f)->res, PAGE);
@@ -376,6 +459,8 @@ int main(void)
 		CASE(test_retries_are_bounded),
 		CASE(test_retries_begin_anew),
 		CASE(test_short_file),
+		CASE(test_large_transfers),
+		CASE(test_errors_are_told),
 		CASE(test_kernel_error_is_passed_on),
 		CASE(test_full_ring_says_again),
 		CASE(test_operations_are_bounded),

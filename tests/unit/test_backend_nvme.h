@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A store in a folder of its own and a ring, for the tests of the nvme backend. TMPDIR must lie on
- * a file system with O_DIRECT, else what needs it is skipped.
+ * a file system with O_DIRECT, else what needs it is skipped. With TIER_TEST_DRIVE=PATH in the
+ * environment the store is that device, whose bytes are lost, and what needs a file is skipped;
+ * with TIER_TEST_BACKEND=passthrough it is used that way (tests/vm).
  */
 #ifndef TIER_TESTS_BACKEND_NVME_H
 #define TIER_TESTS_BACKEND_NVME_H
@@ -23,7 +25,7 @@
 
 static inline const struct drive_ops *nvme(void)
 {
-	const struct drive_ops *ops = drive_backend(NULL);
+	const struct drive_ops *ops = drive_backend(getenv("TIER_TEST_BACKEND"));
 
 	assert_non_null(ops);
 	return ops;
@@ -32,6 +34,7 @@ static inline const struct drive_ops *nvme(void)
 struct fixture {
 	char folder[256];
 	char path[300];
+	const char *device; /* that is the store; NULL: a file is */
 	struct drive *d;
 	struct io_uring ring;
 	bool has_ring;
@@ -66,6 +69,9 @@ static inline int make(void **state)
 	snprintf(f->folder, sizeof(f->folder), "%s/nvme.XXXXXX", tmp ? tmp : "/var/tmp");
 	assert_non_null(mkdtemp(f->folder));
 	snprintf(f->path, sizeof(f->path), "%s/store", f->folder);
+	f->device = getenv("TIER_TEST_DRIVE");
+	if (f->device)
+		snprintf(f->path, sizeof(f->path), "%s", f->device);
 	options.path = f->path;
 	assert_int_equal(nvme()->probe(&options, &info), 0);
 	f->direct = !info.emulated;
@@ -81,7 +87,8 @@ static inline int unmake(void **state)
 	if (f->has_ring)
 		io_uring_queue_exit(&f->ring);
 	nvme()->close(f->d);
-	unlink(f->path);
+	if (!f->device)
+		unlink(f->path);
 	assert_int_equal(rmdir(f->folder), 0); /* no test leaves anything else */
 	free(f);
 	return 0;
@@ -91,7 +98,7 @@ static inline int try_open(struct fixture *f, uint64_t bytes, struct drive **d)
 {
 	struct drive_options options = {
 		.path = f->path,
-		.bytes = bytes,
+		.bytes = f->device ? 0 : bytes,
 		.progress = on_progress,
 		.arg = f,
 	};
@@ -105,8 +112,14 @@ static inline void start(struct fixture *f, uint64_t bytes, unsigned entries)
 	if (!f->direct)
 		skip();
 	assert_int_equal(try_open(f, bytes, &f->d), 0);
-	assert_int_equal(io_uring_queue_init(entries, &f->ring, 0), 0);
+	assert_int_equal(io_uring_queue_init(entries, &f->ring, nvme()->ring_flags), 0);
 	f->has_ring = true;
+}
+
+static inline void needs_file(const struct fixture *f)
+{
+	if (f->device)
+		skip();
 }
 
 static inline void *pages(size_t count)
@@ -129,7 +142,7 @@ static inline struct core_io *reap(struct fixture *f, int *res, uint64_t *token)
 	*res = cqe->res;
 	io_uring_cqe_seen(&f->ring, cqe);
 	assert_true(data & DRIVE_TAG);
-	return nvme()->complete(f->d, &f->ring, data, *res, token);
+	return nvme()->complete(f->d, &f->ring, data, res, token);
 }
 
 static inline struct core_io *finish_one(struct fixture *f)

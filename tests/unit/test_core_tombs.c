@@ -413,6 +413,7 @@ static uint32_t segment_voiding(uint64_t bound)
 static void test_one_that_reaches_the_oldest_run_is_needed(void **state)
 {
 	struct store *s = core_home(host.core)->store;
+	const struct tomb_sum *sum;
 	const struct store_segment *g;
 	uint64_t bound, sequence, oldest;
 	uint32_t segment;
@@ -442,6 +443,9 @@ static void test_one_that_reaches_the_oldest_run_is_needed(void **state)
 	one_host_restart(false);
 	assert_int_not_equal(slot_of(0), ABI_SLOT_NONE);
 	assert_int_equal(slot_of(1), ABI_SLOT_NONE);
+	sum = &core_context(host.core, host.context[0].id)->tombs; /* it counts as before */
+	assert_int_equal(sum->age[0].keys, 1);
+	assert_int_equal(sum->age[0].bound, bound);
 }
 
 /* ---- two contexts that know the same keys -------------------------------------------------- */

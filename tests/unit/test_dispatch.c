@@ -70,7 +70,7 @@ static int queue_submit_flush(struct drive *d, struct io_uring *ring, uint64_t t
 
 /* data: which of them; a read or write is carried out on the host's device. */
 static struct core_io *queue_complete(struct drive *d, struct io_uring *ring, uint64_t data,
-				      int res, uint64_t *token)
+				      int *res, uint64_t *token)
 {
 	struct core_io *io = device.io[data];
 	uint8_t *at = io ? host.disk + io->offset : NULL;
@@ -78,7 +78,7 @@ static struct core_io *queue_complete(struct drive *d, struct io_uring *ring, ui
 	(void)d;
 	(void)ring;
 	*token = device.token[data];
-	for (uint32_t i = 0; io && res >= 0 && i < io->piece_count; i++) {
+	for (uint32_t i = 0; io && *res >= 0 && i < io->piece_count; i++) {
 		struct core_io_piece *p = &io->piece[i];
 
 		memcpy(io->write ? at : (uint8_t *)p->addr,
@@ -86,7 +86,7 @@ static struct core_io *queue_complete(struct drive *d, struct io_uring *ring, ui
 		at += p->bytes;
 	}
 	if (io)
-		io->res = res < 0 ? res : (int32_t)io->bytes - res;
+		io->res = *res < 0 ? *res : (int32_t)io->bytes - *res;
 	return io;
 }
 

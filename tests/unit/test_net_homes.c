@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Homes of anchors: when a member goes or comes, only its own anchors move (K2); a home names the
- * newest holders (K3), forgets what was told longest ago, and believes a host about itself alone.
+ * newest holders (K3), forgets what was told longest ago, and believes a host about itself alone. A
+ * box takes what it was offered in order, each host's up to its part (B3).
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/unit.h"
+#include "tierd/net/box.h"
 #include "tierd/net/homes.h"
 
 #define MEMBERS 40u
@@ -216,6 +219,75 @@ static void of_another_epoch(void **state)
 	assert_true(t != homes_tag(other, 1, key));
 }
 
+/* A run of `count` blocks of prompt `number`. */
+static struct offer offer_of(uint32_t number, uint32_t count)
+{
+	struct offer o = { .m = { .count = 0 } };
+	uint8_t parent[NET_KEY_BYTES] = { 0 }, key[NET_KEY_BYTES] = { 0 };
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct net_offer of = { .id = 1, .epoch = 1, .depth = i };
+
+		memcpy(key, &number, sizeof(number));
+		key[8] = (uint8_t)(i + 1);
+		assert_true(offer_fits(&o, &of, parent));
+		offer_add(&o, &of, parent, key);
+		memcpy(parent, key, sizeof(parent));
+	}
+	return o;
+}
+
+static void a_run_is_of_one_prefix(void **state)
+{
+	struct offer o = offer_of(1, 3), full = offer_of(2, NET_OFFER_KEYS);
+	struct net_offer of = { .epoch = 1, .depth = 3 };
+	uint8_t other[NET_KEY_BYTES] = { 0 };
+
+	(void)state;
+	assert_int_equal(net_check(&o, sizeof(o)), o.m.header.length);
+	assert_true(offer_fits(&o, &of, o.key[2]));
+	assert_false(offer_fits(&o, &of, o.key[1]));
+	assert_false(offer_fits(&o, &of, other));
+	of.depth = 2;
+	assert_false(offer_fits(&o, &of, o.key[2]));
+	of = (struct net_offer){ .epoch = 2, .depth = 3 };
+	assert_false(offer_fits(&o, &of, o.key[2]));
+	of = (struct net_offer){ .epoch = 1, .depth = 3, .context = { 1 } };
+	assert_false(offer_fits(&o, &of, o.key[2]));
+	of = (struct net_offer){ .epoch = 1, .depth = NET_OFFER_KEYS };
+	assert_false(offer_fits(&full, &of, full.key[NET_OFFER_KEYS - 1]));
+}
+
+static void no_host_takes_all_of_a_box(void **state)
+{
+	struct box *b = calloc(1, sizeof(*b));
+	struct box_taken t;
+	struct offer o;
+
+	(void)state;
+	assert_non_null(b);
+	for (uint32_t i = 0; i < BOX_OFFERS + 8; i++) {
+		uint32_t from = 1 + i % 5;
+
+		o = offer_of(i, 1 + i % 7);
+		assert_int_equal(box_take(b, &o.m, from), i < BOX_OFFERS ? 0 : -EBUSY);
+		assert_int_equal(box_take(b, &o.m, from), i < BOX_OFFERS ? 0 : -EBUSY);
+	}
+	for (uint32_t i = 0; i < BOX_OFFERS; i++) {
+		o = offer_of(i, 1 + i % 7);
+		assert_true(box_next(b, &t));
+		assert_int_equal(t.from, 1 + i % 5);
+		assert_memory_equal(&t.offer, &o, o.m.header.length);
+	}
+	assert_false(box_next(b, &t));
+	for (uint32_t i = 0; i < BOX_OFFERS; i++) {
+		o = offer_of(i, 1);
+		assert_int_equal(box_take(b, &o.m, 1), i < BOX_OFFERS_EACH ? 0 : -EBUSY);
+	}
+	assert_int_equal(box_take(b, &o.m, 2), 0);
+	free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +295,8 @@ int main(void)
 		cmocka_unit_test(the_oldest_is_forgotten),
 		cmocka_unit_test(the_only_holder_stays), cmocka_unit_test(told_by_message),
 		cmocka_unit_test(of_another_epoch),	  cmocka_unit_test(members_as_seen),
+		cmocka_unit_test(a_run_is_of_one_prefix),
+		cmocka_unit_test(no_host_takes_all_of_a_box),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

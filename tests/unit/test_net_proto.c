@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/lib/unit.h"
+#include "tierd/net/agree.h"
 #include "tierd/net/proto.h"
 
 #define MS 1000000ull
@@ -221,6 +222,92 @@ static void test_a_grant_that_lapsed_is_not_whole(void **state)
 	end(w);
 }
 
+static void test_a_layer_is_read_when_all_its_pages_came_and_all_stands(void **state)
+{
+	struct world *w = begin(2, 2);
+	struct net_word whole;
+	uint64_t pages = 0;
+
+	(void)state;
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	while (step(w, &pages)) {
+		uint32_t layers = pull_layers(&w->pull, true, w->now);
+
+		/* an empty one is there with its former */
+		assert_true(layers > 0 && layers < LAYERS);
+		assert_true(first[layers] * 2 <= pages && first[layers + 1] * 2 > pages);
+		assert_int_equal(pull_layers(&w->pull, false, w->now), 0);
+		assert_int_equal(pull_layers(&w->pull, true, w->now + 100 * MS), 0);
+	}
+	assert_int_equal(pull_layers(&w->pull, true, w->now), LAYERS);
+	/* The verdict is another matter: what did not stand has no more layers to read. */
+	serve_whole(&w->serve, false, &whole, w->now);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
+	assert_int_equal(pull_layers(&w->pull, true, w->now), 0);
+	end(w);
+}
+
+/* What a turn comes to with that record: RAISE and to what, PUT, or DONE. */
+static enum agree_do turn_of(struct agreed *s, const struct agree_record *record, uint64_t *epoch)
+{
+	struct agree a = { .lease_ns = 1000 * MS };
+	struct agreed *share[] = { s };
+	struct agree_call c;
+	enum agree_do what;
+
+	s->shared = true;
+	agree_begin(&a, share, 1, 5 * MS);
+	for (uint32_t i = 0; i < 20; i++) {
+		struct agree_answer r = { .mod = 1, .right = true };
+
+		what = agree_next(&a, &c);
+		*epoch = c.epoch;
+		if (what == AGREE_PUT || what == AGREE_DONE)
+			return what;
+		if (what == AGREE_MINE)
+			r.mod = 0;
+		if (what == AGREE_READ) {
+			r.record = record;
+			r.count = 1;
+		}
+		assert_true(what != AGREE_AWAY);
+		agree_answered(&a, &c, &r);
+		if (what == AGREE_RAISE)
+			return what;
+	}
+	return AGREE_AWAY;
+}
+
+/*
+ * A host whose epoch was raised by hand has done a deletion in it; then a fleet's epoch ends the
+ * list. In an old copy of its store is what was deleted, in that epoch, so it must not become the
+ * fleet's: the next one does, of which there are no copies yet.
+ */
+static void test_an_own_epoch_with_deletions_behind_it_is_raised_once_more(void **state)
+{
+	struct agree_record r = { .epoch = 10, .deleted = 1, .first = 2, .mod = 7 };
+	struct agreed s = { .epoch = 20, .deleted = 1 };
+	uint64_t epoch;
+
+	(void)state;
+	assert_int_equal(turn_of(&s, &r, &epoch), AGREE_RAISE);
+	assert_int_equal(epoch, 21);
+	s.epoch = 21;
+	assert_int_equal(turn_of(&s, &r, &epoch), AGREE_PUT);
+	assert_int_equal(epoch, 21);
+	/* By hand again, and what was known of the one before says nothing of it. */
+	s.epoch = 30;
+	assert_int_equal(turn_of(&s, &r, &epoch), AGREE_RAISE);
+	assert_int_equal(epoch, 31);
+	/* Where no list has ended there is nothing that could come back unseen. */
+	s = (struct agreed){ .epoch = 20, .deleted = 1 };
+	r.first = 1;
+	assert_int_equal(turn_of(&s, &r, &epoch), AGREE_PUT);
+	assert_int_equal(epoch, 20);
+}
+
 static void test_a_pages_crc_is_of_its_key_epoch_number_and_bytes(void **state)
 {
 	uint8_t key[NET_KEY_BYTES] = { 1 }, other[NET_KEY_BYTES] = { 2 };
@@ -368,6 +455,8 @@ int main(void)
 		cmocka_unit_test(test_a_frame_that_is_not_the_next_one_is_refused),
 		cmocka_unit_test(test_no_page_comes_behind_the_last_one),
 		cmocka_unit_test(test_a_grant_that_lapsed_is_not_whole),
+		cmocka_unit_test(test_an_own_epoch_with_deletions_behind_it_is_raised_once_more),
+		cmocka_unit_test(test_a_layer_is_read_when_all_its_pages_came_and_all_stands),
 		cmocka_unit_test(test_a_pages_crc_is_of_its_key_epoch_number_and_bytes),
 		cmocka_unit_test(test_a_peer_that_failed_is_asked_by_nobody_until_met),
 		cmocka_unit_test(test_there_are_as_many_peers_as_there_is_room),

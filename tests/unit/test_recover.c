@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
+#include "libtier/base/lock.h"
 #include "libtier/base/time.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
@@ -28,29 +30,38 @@
 #define SLOW_NS (30 * NS_PER_S)
 #define BLOCKS 40u /* of the store that a host has made; several segments of it */
 
-/* The file backend, with sectors that have died, and what it was asked for. */
+/* The file backend, with sectors that have died, and what it was asked for, by several threads. */
 static struct {
+	struct lock lock;
 	uint64_t unread, unwritten;
 	uint64_t slow, slow_ns; /* to read this takes SLOW_NS; what of that has passed */
 	struct {
 		char kind; /* read, write, flush; d, s, F: a folder, a file, its data were synced */
-		uint64_t offset;
+		uint64_t offset, bytes;
 	} op[OPS];
 	uint32_t ops;
-} bad;
+} bad = { .lock = LOCK_INIT };
 
-static void tell(char kind, uint64_t offset)
+static void tell_bytes(char kind, uint64_t offset, uint64_t bytes)
 {
+	LOCK_SCOPE(&bad.lock);
 	if (bad.ops == OPS)
 		return;
 	bad.op[bad.ops].kind = kind;
+	bad.op[bad.ops].bytes = bytes;
 	bad.op[bad.ops++].offset = offset;
+}
+
+static void tell(char kind, uint64_t offset)
+{
+	tell_bytes(kind, offset, 0);
 }
 
 static int bad_pread(struct drive *d, void *buf, size_t bytes, uint64_t offset)
 {
-	tell('r', offset);
-	bad.slow_ns += offset == bad.slow ? SLOW_NS : 0;
+	tell_bytes('r', offset, bytes);
+	if (offset == bad.slow)
+		atomic_add_relaxed_u64(&bad.slow_ns, SLOW_NS);
 	if (offset <= bad.unread && bad.unread < offset + bytes)
 		return -EIO;
 	return drive_backend(NULL)->pread(d, buf, bytes, offset);
@@ -92,7 +103,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	int rc = (int)syscall(SYS_clock_gettime, id, t);
 
 	if (id == CLOCK_MONOTONIC)
-		t->tv_sec += (time_t)(bad.slow_ns / NS_PER_S);
+		t->tv_sec += (time_t)(atomic_load_relaxed_u64(&bad.slow_ns) / NS_PER_S);
 	return rc;
 }
 
@@ -194,6 +205,19 @@ static void slot_at(const struct shell *s, uint32_t slot, void *sector, bool wri
 			     slot * s->core_config.super.catalog_bytes, sector, write);
 }
 
+/* A slot has room for many contexts; what those in it take is read, and no more. */
+static uint64_t catalog_read(const struct shell *s)
+{
+	const struct disk_super *super = &s->core_config.super;
+	uint64_t end = super->catalog_offset + 2 * super->catalog_bytes, bytes = 0;
+
+	for (uint32_t i = 0; i < bad.ops; i++)
+		if (bad.op[i].kind == 'r' && bad.op[i].offset >= super->catalog_offset &&
+		    bad.op[i].offset < end)
+			bytes += bad.op[i].bytes;
+	return bytes;
+}
+
 /* D6: a catalog is taken only from the slot that its number belongs into; of one of which a crash
  * left a part the head is voided, before the next one is written there. */
 static void test_slots_of_the_catalog(void **state)
@@ -218,6 +242,7 @@ static void test_slots_of_the_catalog(void **state)
 	assert_int_equal(again(s), -EBADMSG);
 	slot_at(s, 1, good, true);
 	assert_int_equal(again(s), 0);
+	assert_int_equal(catalog_read(s), 2 * DISK_SECTOR);
 	shell_free(s);
 }
 

@@ -2,9 +2,12 @@
 /*
  * hostile SLOTS SEQUENCES [SEED]: requests of the kernel module tier_mem with arguments that nobody
  *     sane gives, in sequences of random length over descriptors of all kinds; after each all
- *     chunks must be accounted for, and at the end the pool must be whole. Then what processes can
- *     do with a mapping: fork, exec, mremap, unmap a part, pass a descriptor on.
+ *     chunks must be accounted for, and at the end the pool must be whole. Every second sequence is
+ *     two threads' at once, over the same descriptors. Before, what processes can do with a
+ *     mapping: fork, exec, mremap, unmap a part, pass a descriptor on.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -16,7 +19,7 @@
 #define STEPS_MAX 24
 #define WAIT_TRIES 500
 
-static uint64_t state;
+static _Thread_local uint64_t state;
 
 static uint32_t below(uint32_t most)
 {
@@ -26,8 +29,8 @@ static uint32_t below(uint32_t most)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static int fds[FDS_MAX];
-static struct {
+static _Atomic int fds[FDS_MAX]; /* who takes one out of here closes it */
+static _Thread_local struct {
 	uint8_t *at;
 	size_t bytes;
 } maps[MAPS_MAX];
@@ -65,13 +68,13 @@ static void *odd_place(void *sane)
 
 static void keep(int fd)
 {
-	uint32_t i = below(FDS_MAX);
+	int before;
 
 	if (fd < 0)
 		return;
-	if (fds[i] >= 0)
-		close(fds[i]);
-	fds[i] = fd;
+	before = atomic_exchange(&fds[below(FDS_MAX)], fd);
+	if (before >= 0)
+		close(before);
 }
 
 static int some_fd(void)
@@ -193,11 +196,9 @@ static void odd_file(void)
 		keep(dup(fd));
 		break;
 	default:
+		fd = atomic_exchange(&fds[below(FDS_MAX)], -1);
 		if (fd >= 0)
 			close(fd);
-		for (int i = 0; i < FDS_MAX; i++)
-			if (fds[i] == fd)
-				fds[i] = -1;
 	}
 }
 
@@ -208,15 +209,11 @@ static bool comes_to_rest(void)
 	return !status().held;
 }
 
-static void sequence(void)
+static void steps(void)
 {
-	uint32_t steps = 1 + below(STEPS_MAX);
-	struct tier_mem_status s;
+	uint32_t count = 1 + below(STEPS_MAX);
 
-	for (uint32_t i = 0; i < FDS_MAX; i++)
-		fds[i] = -1;
-	keep(create());
-	for (uint32_t i = 0; i < steps; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		switch (below(12)) {
 		case 0:
 			odd_create();
@@ -237,13 +234,47 @@ static void sequence(void)
 			odd_request();
 		}
 	}
-	for (uint32_t i = 0; i < FDS_MAX; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
 	for (uint32_t i = 0; i < MAPS_MAX; i++)
 		if (maps[i].at)
 			munmap(maps[i].at, maps[i].bytes);
 	memset(maps, 0, sizeof(maps));
+}
+
+static void *steps_of_another(void *arg)
+{
+	const uint64_t *from = arg;
+
+	state = *from;
+	steps();
+	return NULL;
+}
+
+/* Two at once: what one asks for the other closes, empties, revokes. */
+static void steps_together(void)
+{
+	uint64_t from = state ^ 0x5851f42d4c957f2dull;
+	pthread_t other;
+
+	if (pthread_create(&other, NULL, steps_of_another, &from))
+		fail("no thread");
+	steps();
+	pthread_join(other, NULL);
+}
+
+static void sequence(bool together)
+{
+	struct tier_mem_status s;
+
+	for (uint32_t i = 0; i < FDS_MAX; i++)
+		fds[i] = -1;
+	keep(create());
+	if (together)
+		steps_together();
+	else
+		steps();
+	for (uint32_t i = 0; i < FDS_MAX; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 	s = status();
 	if (s.free + s.held + s.used + s.retired != s.total || s.used || s.regions || s.retired)
 		fail("broken: %" PRIu64 " chunks are used in %" PRIu64 " regions of nobody", s.used,
@@ -256,7 +287,7 @@ static void fuzz(uint64_t seed, uint32_t count)
 		state = seed + i;
 		for (uint32_t k = 0; k < 4; k++)
 			below(2);
-		sequence();
+		sequence(i % 2);
 		if (i % 256 == 0 && !comes_to_rest())
 			fail("broken: chunks are held for ever, seed %" PRIu64, seed + i);
 		if (i && i % TELL_EVERY == 0)

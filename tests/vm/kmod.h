@@ -27,8 +27,8 @@
 
 static int device;      /* /dev/tier_mem */
 static uint32_t slots;  /* of each region */
-static sigjmp_buf back; /* out of a touch */
-static int bus_code;    /* of the last SIGBUS */
+static _Thread_local sigjmp_buf back; /* out of a touch */
+static int bus_code;                  /* of the last SIGBUS */
 
 static inline void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -8,6 +8,10 @@ VM_PROGRAMS := $(patsubst %.c,$(O)/plain/vm/%,$(notdir $(wildcard tests/vm/*.c))
 $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.a
 	@mkdir -p $(@D) && echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS_libtier)
+# It drives a device as the daemon does.
+$(O)/plain/vm/passthrough: $(call objects,plain,$(filter tierd/backend/nvme%,$(SRC_daemon))) \
+	$(O)/plain/libbase.a
+$(O)/plain/vm/passthrough: LIBS_libtier += $(URING_LIBS)
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test

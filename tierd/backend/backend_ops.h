@@ -125,6 +125,17 @@ extern const struct mem_ops *const mem_index;
 /* By tier, best first; the config may name one. NULL = none of that name / probed. */
 const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);
 
+/*
+ * Huge pages of a memfd that is no region. mem_map_aligned maps all of it, shared, at a multiple of
+ * ABI_HUGE, for munmap to take away; or MAP_FAILED. In that, at multiples of ABI_HUGE: mem_back
+ * puts memory behind up to ABI_HUGE bytes, a huge page where one can be had (errors: madvise's);
+ * mem_collapse makes huge pages of those that are there, of whole areas (false: of some it cannot).
+ * Bytes stay as they are. They wait for every processor: any thread but the loop's.
+ */
+void *mem_map_aligned(int fd, uint64_t bytes, int protection);
+int mem_back(void *at, uint64_t bytes);
+bool mem_collapse(void *at, uint64_t bytes);
+
 /* Names of all that there are for a memory tier, here or not. */
 void mem_backend_names(uint32_t tier, char *text, size_t bytes);
 
@@ -161,6 +172,7 @@ enum drive_discard {
  */
 struct drive_ops {
 	const char *name;
+	unsigned ring_flags; /* io_uring's, that the ring must be set up with */
 	int (*probe)(const struct drive_options *options, struct backend_info *info);
 	int (*open)(struct drive **out, const struct drive_options *options);
 	void (*close)(struct drive *d);
@@ -184,16 +196,17 @@ struct drive_ops {
 	bool (*owns)(const struct drive *d, uint64_t data);
 	/*
 	 * A completion of ours: returns the io (res set; short transfers are continued or become
-	 * -EIO here), NULL with *token set for a flush (whose result is res), or NULL and *token 0:
-	 * goes on. Tokens are not 0.
+	 * -EIO here), NULL with *token set for a flush (whose result is *res then), or NULL and
+	 * *token 0: goes on. Tokens are not 0.
 	 */
 	struct core_io *(*complete)(struct drive *d, struct io_uring *ring, uint64_t data,
-				    int res, uint64_t *token);
+				    int *res, uint64_t *token);
 };
 
 #define DRIVE_TAG 1ull /* lowest bit of user_data: an io; second bit: a flush token */
 #define DRIVE_TAG_FLUSH 2ull
 
+/* NULL: there is none of that name. */
 const struct drive_ops *drive_backend(const char *name);
 
 #endif

@@ -54,10 +54,10 @@
 
 /* ---- regions ------------------------------------------------------------------------------- */
 
-/* Map fd at a multiple of ABI_HUGE: the kernel does that by itself only where shmem's huge pages
- * are enabled for everybody. */
-static void *map_aligned(int fd, uint64_t bytes)
+/* The kernel does that by itself only where shmem's huge pages are enabled for everybody. */
+void *mem_map_aligned(int fd, uint64_t size, int protection)
 {
+	uint64_t bytes = (size + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
 	uint64_t room = bytes + ABI_HUGE;
 	uint8_t *all = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 			    0);
@@ -67,7 +67,7 @@ static void *map_aligned(int fd, uint64_t bytes)
 	if (all == MAP_FAILED)
 		return MAP_FAILED;
 	before = (ABI_HUGE - (uintptr_t)all % ABI_HUGE) % ABI_HUGE;
-	at = mmap(all + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	at = mmap(all + before, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
 	if (at == MAP_FAILED) {
 		int saved = errno;
 
@@ -84,7 +84,7 @@ static void *map_aligned(int fd, uint64_t bytes)
 
 int mem_map(struct mem_region *region, int fd, uint64_t bytes)
 {
-	void *addr = map_aligned(fd, bytes);
+	void *addr = mem_map_aligned(fd, bytes, PROT_READ | PROT_WRITE);
 
 	if (addr == MAP_FAILED)
 		return -errno;
@@ -290,15 +290,14 @@ bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes)
 
 /* ---- backing ------------------------------------------------------------------------------- */
 
-/* Into one huge page. False: there is none to be had. */
-static bool collapse(uint8_t *at)
+bool mem_collapse(void *at, uint64_t bytes)
 {
 	const struct timespec wait = { .tv_nsec = COLLAPSE_WAIT_NS };
 
 	for (int i = 0; i < COLLAPSE_TRIES; i++) {
 		if (i)
 			nanosleep(&wait, NULL);
-		if (!madvise(at, ABI_HUGE, MADV_COLLAPSE))
+		if (!madvise(at, bytes, MADV_COLLAPSE))
 			return true;
 		if (errno != EAGAIN && errno != EBUSY)
 			break;
@@ -312,11 +311,11 @@ static bool collapse(uint8_t *at)
  * clears everything twice, copies it once and frees it; that is more than all waiting comes to. A
  * range without any page cannot be collapsed. Pages that are there already keep their contents.
  */
-static int prepare_one(uint8_t *at, uint64_t bytes)
+int mem_back(void *at, uint64_t bytes)
 {
 	if (madvise(at, ABI_PAGE_ALIGN, MADV_POPULATE_WRITE))
 		return -errno;
-	if (bytes == ABI_HUGE && collapse(at))
+	if (bytes == ABI_HUGE && mem_collapse(at, bytes))
 		return 0;
 	/* Ordinary pages do. */
 	return madvise(at, bytes, MADV_POPULATE_WRITE) ? -errno : 0;
@@ -332,7 +331,7 @@ int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes
 	while (bytes) {
 		uint64_t n = bytes < ABI_HUGE ? bytes : ABI_HUGE;
 		bool foreign = mem_policy_again(region, base + offset, n);
-		int rc = prepare_one(base + offset, n);
+		int rc = mem_back(base + offset, n);
 
 		if (rc)
 			return rc;

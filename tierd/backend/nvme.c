@@ -20,12 +20,14 @@
 #define OPS_MAX (CORE_IO_MAX + 8u) /* the core's, and flushes */
 #define RETRIES_MAX 16u            /* of one operation that the kernel asks to try again */
 #define LOGICAL_SECTOR 512u        /* a transfer that ends inside of one met the end of the file */
+#define STATUS_FINAL 0x4000        /* of NVMe: "do not retry" */
 
 /* What one operation needs until its completion, the kernel's view of its pieces included. */
 struct nvme_op {
 	struct core_io *io; /* NULL: a flush */
 	uint64_t token;     /* flush */
 	uint64_t done;      /* bytes */
+	uint64_t asked;     /* bytes of the entry that is under way */
 	uint32_t retries;
 	struct nvme_op *next_free;
 	struct iovec iov[CORE_SEGMENTS_IO];
@@ -33,6 +35,7 @@ struct nvme_op {
 
 struct drive {
 	struct nvme_file store;
+	struct nvme_pass pass; /* where bytes go when it is open */
 	struct io_uring *ring; /* where the file is registered */
 	int file;              /* fd, or its index in the ring's table */
 	unsigned sqe_flags;
@@ -42,30 +45,49 @@ struct drive {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static int nvme_open(struct drive **out, const struct drive_options *options)
+static int open_as(struct drive **out, const struct drive_options *options, bool pass)
 {
 	struct drive *d = calloc(1, sizeof(*d));
 	int rc;
 
 	if (!d)
 		return -ENOMEM;
+	d->pass.fd = -1;
 	rc = nvme_file_open(options, &d->store);
-	if (rc) {
-		free(d);
-		return rc;
-	}
+	if (rc)
+		goto free_drive;
+	rc = pass ? nvme_pass_open(options->path, &d->store, &d->pass) : 0;
+	if (rc)
+		goto close_file;
 	for (uint32_t i = OPS_MAX; i-- > 0;) {
 		d->op[i].next_free = d->free;
 		d->free = &d->op[i];
 	}
 	*out = d;
 	return 0;
+
+close_file:
+	nvme_file_close(&d->store);
+free_drive:
+	free(d);
+	return rc;
+}
+
+static int nvme_open(struct drive **out, const struct drive_options *options)
+{
+	return open_as(out, options, false);
+}
+
+static int pass_open(struct drive **out, const struct drive_options *options)
+{
+	return open_as(out, options, true);
 }
 
 static void nvme_close(struct drive *d)
 {
 	if (!d)
 		return;
+	nvme_pass_close(&d->pass);
 	nvme_file_close(&d->store);
 	free(d);
 }
@@ -114,10 +136,11 @@ static int nvme_discard(const struct drive *d, uint64_t offset, uint64_t bytes)
  * ring that has a table already is somebody else's to order: then the plain descriptor does. */
 static void use_ring(struct drive *d, struct io_uring *ring)
 {
-	bool registered = io_uring_register_files(ring, &d->store.fd, 1) == 0;
+	int fd = d->pass.fd >= 0 ? d->pass.fd : d->store.fd;
+	bool registered = io_uring_register_files(ring, &fd, 1) == 0;
 
 	d->ring = ring;
-	d->file = registered ? 0 : d->store.fd;
+	d->file = registered ? 0 : fd;
 	d->sqe_flags = registered ? IOSQE_FIXED_FILE : 0;
 }
 
@@ -159,14 +182,15 @@ static struct nvme_op *op_begin(struct drive *d, struct io_uring *ring,
 	return op;
 }
 
-/* The pieces behind the first op->done bytes, neighbours in memory as one. */
-static uint32_t fill_iov(struct nvme_op *op)
+/* The pieces behind the first op->done bytes, `most` bytes of them, neighbours in memory as one. */
+static uint32_t fill_iov(struct nvme_op *op, uint64_t most)
 {
 	const struct core_io *io = op->io;
 	uint64_t skip = op->done;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < io->piece_count; i++) {
+	op->asked = 0;
+	for (uint32_t i = 0; i < io->piece_count && op->asked < most; i++) {
 		uint8_t *at = io->piece[i].addr;
 		size_t bytes = io->piece[i].bytes;
 
@@ -177,6 +201,9 @@ static uint32_t fill_iov(struct nvme_op *op)
 		at += skip;
 		bytes -= skip;
 		skip = 0;
+		if (bytes > most - op->asked)
+			bytes = most - op->asked;
+		op->asked += bytes;
 		if (n && (uint8_t *)op->iov[n - 1].iov_base + op->iov[n - 1].iov_len == at) {
 			op->iov[n - 1].iov_len += bytes;
 			continue;
@@ -187,24 +214,49 @@ static uint32_t fill_iov(struct nvme_op *op)
 	return n;
 }
 
-static void prepare(struct drive *d, struct nvme_op *op, struct io_uring_sqe *sqe)
+static void prepare_file(const struct drive *d, struct io_uring_sqe *sqe,
+			 const struct nvme_transfer *t)
 {
-	struct core_io *io = op->io;
-	uint64_t offset = io->offset + op->done;
-	uint32_t n = fill_iov(op);
+	const struct iovec *iov = t->iov;
 
-	if (n == 1 && io->write)
-		io_uring_prep_write(sqe, d->file, op->iov[0].iov_base,
-				    (unsigned)op->iov[0].iov_len, offset);
-	else if (n == 1)
-		io_uring_prep_read(sqe, d->file, op->iov[0].iov_base,
-				   (unsigned)op->iov[0].iov_len, offset);
-	else if (io->write)
-		io_uring_prep_writev(sqe, d->file, op->iov, n, offset);
+	if (t->count == 1 && t->write)
+		io_uring_prep_write(sqe, d->file, iov->iov_base, (unsigned)iov->iov_len, t->offset);
+	else if (t->count == 1)
+		io_uring_prep_read(sqe, d->file, iov->iov_base, (unsigned)iov->iov_len, t->offset);
+	else if (t->write)
+		io_uring_prep_writev(sqe, d->file, iov, t->count, t->offset);
 	else
-		io_uring_prep_readv(sqe, d->file, op->iov, n, offset);
+		io_uring_prep_readv(sqe, d->file, iov, t->count, t->offset);
+}
+
+static void prepare_transfer(const struct drive *d, struct nvme_op *op, struct io_uring_sqe *sqe)
+{
+	bool pass = d->pass.fd >= 0;
+	struct nvme_transfer t = {
+		.write = op->io->write,
+		.iov = op->iov,
+		.offset = op->io->offset + op->done,
+	};
+
+	t.count = fill_iov(op, pass ? d->pass.most : UINT64_MAX);
+	t.bytes = op->asked;
+	if (pass)
+		nvme_pass_transfer(&d->pass, sqe, &t);
+	else
+		prepare_file(d, sqe, &t);
+}
+
+static void prepare(const struct drive *d, struct nvme_op *op, struct io_uring_sqe *sqe)
+{
+	if (op->io)
+		prepare_transfer(d, op, sqe);
+	else if (d->pass.fd >= 0)
+		nvme_pass_flush(&d->pass, sqe);
+	else
+		io_uring_prep_fsync(sqe, d->file, IORING_FSYNC_DATASYNC);
+	sqe->fd = d->file;
 	sqe->flags |= d->sqe_flags;
-	io_uring_sqe_set_data64(sqe, (uintptr_t)op | DRIVE_TAG);
+	io_uring_sqe_set_data64(sqe, (uintptr_t)op | DRIVE_TAG | (op->io ? 0 : DRIVE_TAG_FLUSH));
 }
 
 static int nvme_submit(struct drive *d, struct io_uring *ring, struct core_io *io)
@@ -235,23 +287,24 @@ static int nvme_submit_flush(struct drive *d, struct io_uring *ring, uint64_t to
 		return -EAGAIN;
 	op->io = NULL;
 	op->token = token;
-	io_uring_prep_fsync(sqe, d->file, IORING_FSYNC_DATASYNC);
-	sqe->flags |= d->sqe_flags;
-	io_uring_sqe_set_data64(sqe, (uintptr_t)op | DRIVE_TAG | DRIVE_TAG_FLUSH);
+	prepare(d, op, sqe);
 	return 0;
 }
 
-static struct core_io *finish(struct drive *d, struct nvme_op *op, int res)
+static struct core_io *finish(struct drive *d, struct nvme_op *op, int res, uint64_t *token)
 {
 	struct core_io *io = op->io;
 
-	io->res = res;
+	if (io)
+		io->res = res;
+	else
+		*token = op->token;
 	op_put(d, op);
 	return io;
 }
 
-/* The rest of an operation, or the same once more. */
-static struct core_io *go_on(struct drive *d, struct io_uring *ring, struct nvme_op *op)
+/* The rest of an operation, or the same once more. False: there is no room. */
+static bool go_on(struct drive *d, struct io_uring *ring, struct nvme_op *op)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 
@@ -260,10 +313,9 @@ static struct core_io *go_on(struct drive *d, struct io_uring *ring, struct nvme
 		io_uring_submit(ring);
 		sqe = io_uring_get_sqe(ring);
 	}
-	if (!sqe)
-		return finish(d, op, -EIO);
-	prepare(d, op, sqe);
-	return NULL;
+	if (sqe)
+		prepare(d, op, sqe);
+	return sqe;
 }
 
 static bool nvme_owns(const struct drive *d, uint64_t data)
@@ -273,46 +325,57 @@ static bool nvme_owns(const struct drive *d, uint64_t data)
 	return op >= d->op && op < d->op + OPS_MAX;
 }
 
+/* A status of NVMe is an error; the kernel tries a command again only below the block layer. */
+static bool again(const struct drive *d, struct nvme_op *op, int res)
+{
+	bool asks = d->pass.fd >= 0 && res > 0 ? !(res & STATUS_FINAL) :
+						 res == -EAGAIN || res == -EINTR;
+
+	return asks && op->retries++ < RETRIES_MAX;
+}
+
 static struct core_io *nvme_complete(struct drive *d, struct io_uring *ring, uint64_t data,
-				     int res, uint64_t *token)
+				     int *res, uint64_t *token)
 {
 	struct nvme_op *op = (struct nvme_op *)(uintptr_t)(data & ~(DRIVE_TAG | DRIVE_TAG_FLUSH));
-	struct core_io *io = op->io;
+	bool pass = d->pass.fd >= 0;
 
 	assert(op >= d->op && op < d->op + OPS_MAX);
 	*token = 0;
-	if (data & DRIVE_TAG_FLUSH) {
-		*token = op->token;
-		op_put(d, op);
-		return NULL;
+	if ((op->io || pass) && again(d, op, *res)) {
+		if (go_on(d, ring, op))
+			return NULL;
+		*res = -EIO;
 	}
-	if ((res == -EAGAIN || res == -EINTR) && op->retries++ < RETRIES_MAX)
-		return go_on(d, ring, op);
-	if (res < 0)
-		return finish(d, op, res);
-	op->done += (uint64_t)res;
-	assert(op->done <= io->bytes);
-	if (op->done == io->bytes)
-		return finish(d, op, (int)io->bytes);
-	if (res == 0 || op->done % LOGICAL_SECTOR)
-		return finish(d, op, -EIO);
-	return go_on(d, ring, op);
+	if (pass && *res > 0)
+		*res = -EIO;
+	if (*res < 0 || !op->io)
+		return finish(d, op, *res, token);
+	op->done += pass ? op->asked : (uint64_t)*res;
+	assert(op->done <= op->io->bytes);
+	if (op->done == op->io->bytes)
+		return finish(d, op, (int)op->io->bytes, token);
+	if ((!pass && *res == 0) || op->done % LOGICAL_SECTOR || !go_on(d, ring, op))
+		return finish(d, op, -EIO, token);
+	return NULL;
 }
+
+#define DRIVE_NVME                                                                                 \
+	.probe = nvme_file_probe, .close = nvme_close, .bytes = nvme_bytes,                        \
+	.backing = nvme_backing, .pread = nvme_pread, .pwrite = nvme_pwrite,                       \
+	.flush = nvme_flush, .discards = nvme_discards, .discard = nvme_discard,                   \
+	.submit = nvme_submit, .submit_flush = nvme_submit_flush, .owns = nvme_owns,               \
+	.complete = nvme_complete
 
 const struct drive_ops drive_nvme = {
 	.name = "file",
-	.probe = nvme_file_probe,
 	.open = nvme_open,
-	.close = nvme_close,
-	.bytes = nvme_bytes,
-	.backing = nvme_backing,
-	.pread = nvme_pread,
-	.pwrite = nvme_pwrite,
-	.flush = nvme_flush,
-	.discards = nvme_discards,
-	.discard = nvme_discard,
-	.submit = nvme_submit,
-	.submit_flush = nvme_submit_flush,
-	.owns = nvme_owns,
-	.complete = nvme_complete,
+	DRIVE_NVME,
+};
+
+const struct drive_ops drive_nvme_pass = {
+	.name = "passthrough",
+	.ring_flags = IORING_SETUP_SQE128 | IORING_SETUP_CQE32,
+	.open = pass_open,
+	DRIVE_NVME,
 };

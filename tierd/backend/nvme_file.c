@@ -122,12 +122,20 @@ static int explain(const struct opening *o, int rc, const char *what, const char
 	return rc;
 }
 
+/*
+ * A device has O_EXCL: not while it is mounted or part of another one. A ring that referred to it
+ * keeps it a little longer than its daemon lived, or than close() took (see lock()).
+ */
 static int open_flags(struct opening *o, int direct)
 {
-	/* O_EXCL on a device: not while it is mounted or part of another one. */
 	int flags = O_RDWR | O_CLOEXEC | direct | (o->device ? O_EXCL : 0);
 
-	o->fd = open(o->options->path, flags);
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		o->fd = open(o->options->path, flags);
+		if (o->fd >= 0 || errno != EBUSY || i + 1 == LOCK_TRIES)
+			break;
+		usleep(LOCK_PAUSE_US);
+	}
 	if (o->fd < 0 && errno == ENOENT && o->options->bytes) {
 		o->fd = open(o->options->path, flags | O_CREAT | O_EXCL, 0600);
 		o->created = o->fd >= 0;
@@ -354,30 +362,55 @@ void nvme_file_close(const struct nvme_file *f)
 	unlock(f->fd);
 }
 
-/* ---- discarding ---------------------------------------------------------------------------- */
+/* ---- what sysfs tells ---------------------------------------------------------------------- */
 
-/* Of a device's folder in sysfs; a partition has its disk's queue. */
-static bool queue_takes(dev_t device, const char *queue)
+/* 0: it is not told. */
+static uint64_t number_of(dev_t device, const char *queue, const char *name)
 {
 	char path[96], text[32] = "";
 	int fd CLEANUP_CLOSE = -1;
 
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/discard_max_bytes", major(device),
-		 minor(device), queue);
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/%s", major(device), minor(device),
+		 queue, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strtoull(text, NULL, 10) > 0;
+	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? strtoull(text, NULL, 10) : 0;
 }
+
+uint64_t nvme_file_limit(const struct nvme_file *f, const char *name)
+{
+	struct stat st;
+	uint64_t n;
+
+	if (fstat(f->fd, &st))
+		return 0;
+	n = number_of(st.st_rdev, "queue", name);
+	return n ? n : number_of(st.st_rdev, "../queue", name); /* a partition has its disk's */
+}
+
+int nvme_file_disk(const struct nvme_file *f, char *name, size_t bytes)
+{
+	char path[96], target[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(f->fd, &st))
+		return -errno;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(st.st_rdev),
+		 minor(st.st_rdev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	return snprintf(name, bytes, "%s", basename(target)) < (int)bytes ? 0 : -ERANGE;
+}
+
+/* ---- discarding ---------------------------------------------------------------------------- */
 
 enum drive_discard nvme_file_discards(const struct nvme_file *f)
 {
-	struct stat st;
-
 	if (!f->device)
 		return DRIVE_DISCARD_FILE;
-	if (fstat(f->fd, &st))
-		return DRIVE_DISCARD_NONE;
-	return queue_takes(st.st_rdev, "queue") || queue_takes(st.st_rdev, "../queue") ?
-		       DRIVE_DISCARD_DEVICE : DRIVE_DISCARD_NONE;
+	return nvme_file_limit(f, "discard_max_bytes") ? DRIVE_DISCARD_DEVICE : DRIVE_DISCARD_NONE;
 }
 
 int nvme_file_discard(const struct nvme_file *f, uint64_t offset, uint64_t bytes)

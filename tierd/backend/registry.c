@@ -55,5 +55,5 @@ const struct drive_ops *drive_backend(const char *name)
 {
 	if (is_auto(name) || !strcmp(name, drive_nvme.name))
 		return &drive_nvme;
-	return NULL;
+	return strcmp(name, drive_nvme_pass.name) ? NULL : &drive_nvme_pass;
 }

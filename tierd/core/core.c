@@ -575,12 +575,13 @@ uint64_t core_device_ns(const struct core *c)
 
 uint64_t core_next_tick(const struct core *c)
 {
-	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
+	uint64_t next;
 
-	next = min_u64(next, min_u64(stream_next(c), prefix_next(c)));
-	next = min_u64(next, min_u64(writeback_next_tick(c), drives_next_tick(c)));
 	if (core_goes_on(c))
 		return c->now_ns;
+	next = min_u64(request_next_deadline(c), sched_next_tick(c));
+	next = min_u64(next, min_u64(stream_next(c), prefix_next(c)));
+	next = min_u64(next, min_u64(writeback_next_tick(c), drives_next_tick(c)));
 	if (c->reclaim.open && c->reclaim.open->count)
 		next = min_u64(next, c->reclaim.open->since_ns + MS);
 	if (c->evacuation.ctx || c->dropped.unretired.count)

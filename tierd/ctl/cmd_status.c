@@ -144,6 +144,9 @@ static void show_objects(const json_t *status, FILE *to)
 		ctl_bytes(a, status, "objects.cxl_used"), ctl_bytes(b, status, "objects.cxl_most"),
 		ctl_bytes(c, status, "objects.nvme_used"),
 		ctl_bytes(d, status, "objects.nvme_most"));
+	if (json_integer_value(json_at(status, "objects.passed")))
+		fprintf(to, "           %s real files were opened for writing below a PATH of tier "
+			"run\n", ctl_count(a, status, "objects.passed"));
 }
 
 /* Beside the tiers: what is used of contexts' tables, and what all accounts allow. */

@@ -42,6 +42,9 @@ struct agreed {
 	uint32_t publishing; /* puts of fetched bytes that tierd has not answered: who calls sets
 				both before each call */
 	uint64_t deleted;    /* so many are done here */
+	/* In this epoch no block here, nor in any copy of the store, is older than the deletions
+	   before this one; of another epoch than clean_epoch that is not known. */
+	uint64_t clean, clean_epoch;
 };
 
 enum agree_do {

@@ -162,6 +162,32 @@ int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadl
 	return conn_send(c, &iov, 1, deadline_ns);
 }
 
+int conn_send_fd(struct conn *c, const struct net_header *m, int fd, uint64_t deadline_ns)
+{
+	struct iovec iov = { (void *)(uintptr_t)m, m->length };
+	union {
+		struct cmsghdr header;
+		uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .bytes = { 0 } };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+			      .msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *h = CMSG_FIRSTHDR(&msg);
+	ssize_t n;
+	int rc;
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	while ((n = sendmsg(c->fd, &msg, MSG_NOSIGNAL)) <= 0) {
+		rc = judge(c, n, POLLOUT, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	iov = (struct iovec){ (uint8_t *)(uintptr_t)m + n, m->length - (size_t)n };
+	return iov.iov_len ? conn_send(c, &iov, 1, deadline_ns) : 0;
+}
+
 int conn_message(struct conn *c, uint64_t deadline_ns)
 {
 	struct net_header *h = (void *)c->message;

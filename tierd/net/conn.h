@@ -49,6 +49,8 @@ void conn_close(struct conn *c);
 
 /* Errors: -ETIMEDOUT, -ENOTCONN the peer hung up, -EPROTO, -ECANCELED we end. */
 int conn_send(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
+/* With a descriptor, which stays the caller's: to an engine of this host. */
+int conn_send_fd(struct conn *c, const struct net_header *m, int fd, uint64_t deadline_ns);
 int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadline_ns);
 /* The next message, checked (net_check); it lies in c->message until the next call. */
 int conn_message(struct conn *c, uint64_t deadline_ns);

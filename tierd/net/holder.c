@@ -121,6 +121,25 @@ static int answer_find(struct holder *h, const struct net_find *m)
 	return out ? conn_send_message(h->c, &out->header, time_now_ns() + ANSWER_NS) : -ENOMEM;
 }
 
+/* ---- as a box (box.h) ---------------------------------------------------------------------- */
+
+static int answer_offer(struct holder *h, const struct net_offer *m)
+{
+	struct net_word out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_TAKEN,
+			    .length = sizeof(out) },
+		.id = m->id,
+	};
+	struct share *s;
+
+	out.error = context_of(h, m->context, m->epoch, 0, &s);
+	if (!out.error) {
+		out.error = box_taken(h->n, m, h->c->peer);
+		share_put(h->n, s);
+	}
+	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
 /* ---- grants -------------------------------------------------------------------------------- */
 
 static void grant_end(struct holder *h, struct grant *g)
@@ -332,6 +351,8 @@ static int answer(struct holder *h)
 		return answer_hold(h, m);
 	case NET_FIND:
 		return answer_find(h, m);
+	case NET_OFFER:
+		return answer_offer(h, m);
 	default:
 		return -EPROTO;
 	}

@@ -139,6 +139,83 @@ static int answer_want(struct node *n, struct conn *c, const struct ucred *who,
 	return begun && !waits ? rc : answer(c, out);
 }
 
+/* ---- a stream from afar (far.c) ----------------------------------------------------------- */
+
+/* The first word: what will come. False: nothing does, and out says why. */
+static bool far_begins(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out)
+{
+	int rc;
+
+	out->local = out->usable = w->local;
+	out->status = w->local == w->want->count ? TIER_READY : TIER_MISSED;
+	if (w->local == w->want->count || !share_stands(n, w->share))
+		return false;
+	locate(n, w, p);
+	out->hosts = p->hosts;
+	out->answered = p->answered;
+	if (p->peer < 0)
+		return false;
+	if (too_slow(w, p, &out->compute_ns)) {
+		out->status = TIER_DROPPED;
+		return false;
+	}
+	rc = far_open(n, w, p->usable - w->local, &w->far);
+	if (rc) {
+		out->error = rc;
+		snprintf(out->text, sizeof(out->text), "%s",
+			 rc == -EBUSY ? "as many streams as pullers are open; close some" :
+			 rc == -E2BIG ? "not one block fits; start tierd-net with more --streams" :
+					"no memory for the stream");
+		return false;
+	}
+	found(out, p);
+	out->usable = w->local + w->far->blocks;
+	out->status = TIER_LATE;
+	return true;
+}
+
+/* All of it, and the verdict. */
+static int far_comes(struct node *n, struct conn *c, struct wanted *w, struct placed *p,
+		     struct net_placed *out)
+{
+	int rc = conn_send_fd(c, &out->header, w->far->fd, time_now_ns() + LOCAL_ANSWER_NS);
+
+	if (rc)
+		return rc;
+	w->far->to = c;
+	out->bytes = out->first_ns = out->all_ns = 0; /* from now on: what came */
+	pull_from(n, w, p, out);
+	out->usable = w->local + w->far->whole;
+	if (out->usable == w->want->count)
+		out->status = TIER_READY;
+	else if (w->far->whole == w->far->blocks)
+		out->status = TIER_MISSED;
+	return answer(c, out);
+}
+
+/* Whatever comes of it, the connection ends with it. */
+static int answer_stream(struct node *n, struct conn *c, const struct ucred *who,
+			 struct net_placed *out)
+{
+	struct wanted w = { .want = (const void *)c->message };
+	struct placed p;
+	bool begun = want_begin(n, &w, who, out);
+	int rc;
+
+	if (begun && far_begins(n, &w, &p, out))
+		rc = far_comes(n, c, &w, &p, out);
+	else
+		rc = answer(c, out);
+	if (begun)
+		share_put(n, w.share);
+	if (!w.far)
+		return rc ? rc : -ENOTCONN;
+	if (rc == 0)
+		far_wait_gone(w.far);
+	far_close(n, w.far);
+	return -ENOTCONN;
+}
+
 /* Of all hosts that share the context. Who may write it may. */
 static void answer_delete(struct node *n, const struct net_want *m, const struct ucred *who,
 			  struct net_placed *out)
@@ -169,6 +246,8 @@ static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 
 	/* libtier asks for no more: who speaks for themselves holds no puller longer than that. */
 	m->deadline_ns = m->deadline_ns < most_ns ? m->deadline_ns : most_ns;
+	if (m->header.type == NET_STREAM)
+		return answer_stream(n, c, who, &out);
 	if (m->header.type != NET_DELETE)
 		return answer_want(n, c, who, &out);
 	answer_delete(n, m, who, &out);
@@ -295,6 +374,7 @@ static int take(struct node *n, struct conn *c, const struct ucred *who)
 	switch (conn_got(c)->type) {
 	case NET_LOCATE:
 	case NET_PULL:
+	case NET_STREAM:
 	case NET_DELETE:
 		return take_want(n, c, who);
 	case NET_ADMIN:

@@ -28,9 +28,9 @@
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
+		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
-	.homes_lock = LOCK_INIT,
+	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT,
 };
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -50,13 +50,15 @@ static const char *const usage =
 	"  -s, --socket PATH       tierd's socket (default as for tierctl); ours is PATH.net\n"
 	"      --state FILE        remembers which contexts are shared\n"
 	"      --staging SIZE      memory for blocks on their way, a puller (64MiB)\n"
+	"      --streams SIZE      memory for streams from afar, all together (256MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
 	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
+	"      --box NAME          the host that keeps what the others store; the same on all\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL };
+	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -66,7 +68,8 @@ static const struct option options[] = {
 	{ "fleet", 1, NULL, OPT_FLEET },     { "lease", 1, NULL, OPT_LEASE },
 	{ "socket", 1, NULL, 's' },	     { "state", 1, NULL, OPT_STATE },
 	{ "staging", 1, NULL, OPT_STAGING }, { "pullers", 1, NULL, OPT_PULLERS },
-	{ "ask-all", 1, NULL, OPT_ASK_ALL },
+	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
+	{ "box", 1, NULL, OPT_BOX },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
 };
@@ -144,6 +147,9 @@ static int set_number(int c, const char *text)
 	if (c == OPT_STAGING)
 		return units_parse_bytes(text, &o->staging_bytes) || o->staging_bytes < 1 << 20 ?
 			       wrong("staging is 1MiB or more, not ", text) : 0;
+	if (c == OPT_STREAMS)
+		return units_parse_bytes(text, &o->streams_bytes) || o->streams_bytes < 1 << 20 ?
+			       wrong("streams have 1MiB or more, not ", text) : 0;
 	if (c == OPT_ASK_ALL) {
 		o->ask_all = (uint32_t)strtoul(text, &end, 10);
 		return *end || !isdigit((unsigned char)*text) || o->ask_all > PEERS_MAX ?
@@ -178,6 +184,8 @@ static int set_option(int c, const char *text, bool *bare)
 		return set_text(o->etcd, sizeof(o->etcd), text);
 	case OPT_FLEET:
 		return set_name(o->fleet, text);
+	case OPT_BOX:
+		return set_name(o->box, text);
 	case 's':
 		return set_text(o->socket, sizeof(o->socket), text);
 	case OPT_STATE:
@@ -400,7 +408,7 @@ static bool threads_left(void)
 	return node.visitors != NULL;
 }
 
-static void end(const pthread_t thread[2])
+static void end(const pthread_t thread[3])
 {
 	uint64_t until_ns = time_now_ns() + END_NS, one = 1;
 	char path[NODE_PATH_BYTES + 8];
@@ -411,6 +419,7 @@ static void end(const pthread_t thread[2])
 		return;
 	pthread_join(thread[0], NULL);
 	pthread_join(thread[1], NULL);
+	pthread_join(thread[2], NULL);
 	while (threads_left() && time_now_ns() < until_ns)
 		usleep(5000);
 	if (threads_left())
@@ -424,7 +433,7 @@ static void end(const pthread_t thread[2])
 static int run(int signals)
 {
 	int remote CLEANUP_CLOSE = -1, local CLEANUP_CLOSE = -1;
-	pthread_t thread[2];
+	pthread_t thread[3];
 	int rc = start_tls();
 
 	if (rc == 0)
@@ -437,6 +446,8 @@ static int run(int signals)
 	rc = -pthread_create(&thread[0], NULL, members_run, &node);
 	if (rc == 0)
 		rc = -pthread_create(&thread[1], NULL, tell_run, &node);
+	if (rc == 0)
+		rc = -pthread_create(&thread[2], NULL, box_run, &node);
 	if (rc == 0)
 		rc = listen_on(&local, true);
 	if (rc)

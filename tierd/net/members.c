@@ -53,18 +53,27 @@ static void met(struct node *n, const struct conn *c, uint32_t i, int *rc)
 	*rc = strcmp(p->name, c->peer) == 0 ? peer_met(p, c->incarnation) : -ESTALE;
 }
 
+struct conn *members_idle(struct node *n, uint32_t i)
+{
+	struct conn *c;
+
+	while ((c = from_pool(n, i))) {
+		if (!conn_readable(c) && current(n, i, c))
+			return c;
+		conn_close(c);
+	}
+	return NULL;
+}
+
 int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn **out)
 {
 	struct peer p = copy_of(n, i);
-	struct conn *c;
+	struct conn *c = members_idle(n, i);
 	int rc;
 
-	while ((c = from_pool(n, i))) {
-		if (!conn_readable(c) && current(n, i, c)) {
-			*out = c;
-			return 0;
-		}
-		conn_close(c);
+	if (c) {
+		*out = c;
+		return 0;
 	}
 	rc = conn_open(&c, &n->self, p.address, p.name, deadline_ns);
 	if (rc)
@@ -246,14 +255,51 @@ int etcd_enter(struct etcd *e, const struct node *n, int64_t *mod)
 	return etcd_change(e, key, mod, json_pack("[o]", etcd_to_put(e, key, record, true)));
 }
 
+/* ---- side by side -------------------------------------------------------------------------- */
+
+struct side {
+	pthread_t thread;
+	struct node *n;
+	uint32_t place;
+	members_body *body;
+	void *arg;
+	bool apart;
+};
+
+static void *side_run(void *arg)
+{
+	const struct side *s = arg;
+
+	s->body(s->n, s->place, s->arg);
+	return NULL;
+}
+
+void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
+			  members_body *body, void *arg)
+{
+	struct side side[PEERS_MAX];
+
+	/* The first one by this thread, as are those that no thread could be made for. */
+	for (uint32_t i = count; i-- > 0;) {
+		side[i] = (struct side){ .n = n, .place = place[i], .body = body, .arg = arg };
+		side[i].apart = i && pthread_create(&side[i].thread, NULL, side_run, &side[i]) == 0;
+		if (!side[i].apart)
+			side_run(&side[i]);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		if (side[i].apart)
+			pthread_join(side[i].thread, NULL);
+}
+
 /* ---- the thread ---------------------------------------------------------------------------- */
 
 /* By a new connection: that one lies idle in the pool says nothing. */
-static void look(struct node *n, uint32_t i)
+static void look(struct node *n, uint32_t i, void *none)
 {
 	struct conn *c;
 	int rc;
 
+	(void)none;
 	drain_pool(n, i);
 	rc = members_conn(n, i, time_now_ns() + LOOK_NS, &c);
 	if (rc == 0) {
@@ -265,14 +311,18 @@ static void look(struct node *n, uint32_t i)
 		peer_failed(&n->peers.peer[i], time_now_ns(), reason(rc));
 }
 
+/* All at once: each silent one takes its time, and our own lease waits for none of them. */
 static void look_at_due(struct node *n)
 {
+	uint32_t due[PEERS_MAX], count = 0;
+
 	for (uint32_t i = 0; i < PEERS_MAX; i++) {
 		struct peer p = copy_of(n, i);
 
-		if (peer_due(&p, time_now_ns()) && !node_stopped(n, 0))
-			look(n, i);
+		if (peer_due(&p, time_now_ns()))
+			due[count++] = i;
 	}
+	members_side_by_side(n, due, count, look, NULL);
 }
 
 bool node_stopped(const struct node *n, uint64_t wait_ns)

@@ -10,12 +10,14 @@
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
  *   tell.c       homes: tells them, and is one
+ *   box.c        a memory box: offers to it, and is one
  *   requester.c  asks other hosts: locate.c where (find.c: whom), pull.c the bytes
+ *   far.c        layers that an engine reads while the rest comes
  *   local.c      engines and tierctl of this host
  *
- * Threads: one a connection, one for members, one for homes. Locks, in the order in which they may
- * be taken: shares, peers, pool, pullers, homes; none is held while waiting for anybody but the
- * local tierd.
+ * Threads: one a connection, one for members, one for homes, one for a box. Locks, in the order in
+ * which they may be taken: shares, peers, pool, pullers, homes, box; none is held while waiting for
+ * anybody but the local tierd.
  */
 #ifndef TIERD_NET_NODE_H
 #define TIERD_NET_NODE_H
@@ -27,6 +29,7 @@
 #include "libtier/base/lock.h"
 #include "libtier/base/log.h"
 #include "tierd/net/agree.h"
+#include "tierd/net/box.h"
 #include "tierd/net/conn.h"
 #include "tierd/net/homes.h"
 
@@ -72,9 +75,11 @@ struct node_config {
 	char state[NODE_PATH_BYTES];    /* names of shared contexts, a line each; "" = not kept */
 	char etcd[NODE_PATH_BYTES];     /* URL; "" = none */
 	char fleet[NET_NAME_BYTES];
+	char box[NET_NAME_BYTES];       /* the memory box of the fleet; ourselves: we are it */
 	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
+	uint64_t streams_bytes; /* for streams from afar, all together */
 	uint32_t pullers;
 	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
 };
@@ -104,6 +109,7 @@ struct node {
 	struct lock pullers_lock;
 	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
 	struct puller puller[NODE_PULLERS_MAX] GUARDED_BY(pullers_lock);
+	uint32_t fars GUARDED_BY(pullers_lock); /* streams from afar */
 
 	struct lock homes_lock;
 	struct homes homes GUARDED_BY(homes_lock);
@@ -111,6 +117,9 @@ struct node {
 	uint64_t probes GUARDED_BY(homes_lock);
 	uint32_t probes_now GUARDED_BY(homes_lock), probes_last GUARDED_BY(homes_lock);
 	uint32_t probes_s GUARDED_BY(homes_lock);
+
+	struct lock box_lock;
+	struct box box GUARDED_BY(box_lock);
 };
 
 /* ---- share.c ------------------------------------------------------------------------------- */
@@ -133,6 +142,8 @@ int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t delet
 /* May what was asked for under these be published? Then p has one more put that is not settled. */
 bool share_publishes(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted,
 		     struct puller *p);
+/* The same, and nothing is put yet. */
+bool share_would_publish(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted);
 /* The deletions that are done here. */
 uint64_t share_deleted(struct node *n, const struct share *s);
 /* Its owner, root, and who may write it. */
@@ -149,6 +160,12 @@ json_t *share_list(struct node *n, const struct ucred *who);
 void *members_run(void *node);
 /* A connection to the peer in place i, from the pool or a new one. It is given back, or closed. */
 int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn **out);
+/* One from the pool, or NULL. */
+struct conn *members_idle(struct node *n, uint32_t i);
+/* Do it for these peers, each in a thread of its own; returns when all are done. */
+typedef void members_body(struct node *n, uint32_t place, void *arg);
+void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
+			  members_body *body, void *arg);
 void members_give(struct node *n, uint32_t i, struct conn *c);
 /* It failed a request: probation. */
 void members_failed(struct node *n, uint32_t i, int error);
@@ -173,6 +190,18 @@ bool homes_used(struct node *n);
 void home_take(struct node *n, const struct net_hold *m, const char *from);
 struct net_held *home_answer(struct node *n, const struct net_find *m);
 json_t *home_list(struct node *n);
+
+/* ---- box.c --------------------------------------------------------------------------------- */
+
+/* Is there a box, another host than this one? Is it in another life than it was? */
+bool box_used(const struct node *n);
+bool box_is_another(struct node *n, uint64_t *life);
+/* What became of a block; what is gathered, now. */
+void box_event(struct node *n, struct offer *o, const struct share *s, const struct tier_event *e);
+void box_offer(struct node *n, struct offer *o);
+/* We are a box: an OFFER; the thread that asks for what was taken. */
+int box_taken(struct node *n, const struct net_offer *m, const char *from);
+void *box_run(void *node);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 
@@ -213,6 +242,7 @@ struct wanted {
 	uint32_t local; /* blocks that are here */
 	uint64_t epoch, deleted;
 	uint64_t begun_ns;
+	struct far *far; /* its layers are read as they come; NULL = they are not */
 };
 
 void locate(struct node *n, const struct wanted *w, struct placed *out);
@@ -228,5 +258,33 @@ uint64_t answer_until(uint64_t deadline_ns);
 /* Puts that a pull did not wait for: are they answered? Then deletions may be done. */
 void pull_settle(struct node *n);
 int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
+
+/* ---- far.c --------------------------------------------------------------------------------- */
+
+/* A stream from afar: so many blocks behind those that are here. */
+struct far {
+	struct node *n;
+	struct conn *to; /* the engine; the caller's */
+	int fd;          /* for it, to read alone */
+	struct net_far *line;
+	uint64_t bytes, block_bytes;
+	uint32_t blocks;
+	uint32_t whole; /* of these, when its holder said so: the verdict */
+	struct {
+		uint64_t offset;
+		uint32_t groups, stride;
+	} part[ABI_PARTS_MAX];
+};
+
+/*
+ * Memory for at most so many blocks behind those that are here. -EBUSY: there are as many streams
+ * as pullers; -E2BIG: not one block fits (--streams).
+ */
+int far_open(struct node *n, const struct wanted *w, uint32_t blocks, struct far **out);
+void far_close(struct node *n, struct far *f);
+void far_wait_gone(struct far *f);
+void *far_page(const struct far *f, uint32_t block, const struct shape_page *p);
+/* Tell the engine what it may read now. An error: it hung up. */
+int far_announce(struct far *f, const struct pull *p, bool publishes);
 
 #endif

@@ -140,6 +140,13 @@ int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns)
 	return 0;
 }
 
+uint32_t pull_layers(const struct pull *p, bool publishes, uint64_t now_ns)
+{
+	if (p->state != PULL_PAGES && p->state != PULL_CAME)
+		return 0;
+	return publishes && now_ns < p->ends_ns ? p->cursor.layer : 0;
+}
+
 /* ---- holder -------------------------------------------------------------------------------- */
 
 void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *shape,

@@ -8,6 +8,8 @@
  * R2  What is known of others is a hint: stale is a miss.
  * R3  No coherence, no remote write: blocks are immutable, receivers pull.
  * R4  A lost or slow peer is LATE or a miss by the deadline, then on probation.
+ * R7  A layer that an engine reads before the rest has come is verified, of an epoch and deletions
+ *     that stand at that moment, and in time; whether it may be used is said at the end (R1).
  */
 #ifndef TIERD_NET_PROTO_H
 #define TIERD_NET_PROTO_H
@@ -88,6 +90,12 @@ int pull_granted(struct pull *p, const struct net_grant *m);
 int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at);
 int pull_ended(struct pull *p, const struct net_word *m);
 int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns);
+/*
+ * Layers, from the first, that may be read before the rest has come (R7): all their pages came, and
+ * each was verified. publishes: agreed_publishes() of what was asked for. Whoever announces them
+ * keeps what was announced: it can be less later.
+ */
+uint32_t pull_layers(const struct pull *p, bool publishes, uint64_t now_ns);
 
 /* ---- holder: one grant ---------------------------------------------------------------------- */
 

@@ -158,7 +158,8 @@ static bool catch_up(struct agree *a, uint32_t i, struct agree_call *c)
 
 /*
  * One context is as etcd has it, or the other way round. Of an epoch that was raised here alone
- * there may be blocks older than a deletion whose record has gone: the next epoch has none.
+ * there may be blocks older than a deletion whose record has gone, also where it was done: a copy
+ * of the store may come back. The next epoch has none.
  */
 static bool settle(struct agree *a, uint32_t i, struct agree_call *c)
 {
@@ -169,7 +170,8 @@ static bool settle(struct agree *a, uint32_t i, struct agree_call *c)
 	c->share = i;
 	if (s->epoch < r->epoch)
 		return raise(r->epoch, c);
-	if (s->epoch > r->epoch && s->deleted + 1 < r->first)
+	if (s->epoch > r->epoch && r->first > 1 &&
+	    (s->clean_epoch != s->epoch || s->clean < r->first))
 		return raise(s->epoch + 1, c);
 	if (s->deleted < r->deleted && r->first <= r->deleted)
 		return catch_up(a, i, c);
@@ -270,12 +272,15 @@ static void took_host(struct agree *a, const struct agree_call *c, const struct 
 	struct agreed *s = a->share[c->share];
 
 	a->logged = false;
-	if (r->error)
+	if (r->error) {
 		a->refused[c->share] = true;
-	else if (c->what == AGREE_DELETE)
+	} else if (c->what == AGREE_DELETE) {
 		s->deleted = c->last;
-	else
-		s->deleted = a->there[c->share].deleted; /* what they were about is no hit */
+	} else { /* what they were about is no hit */
+		s->deleted = a->there[c->share].deleted;
+		s->clean = a->there[c->share].first;
+		s->clean_epoch = c->epoch;
+	}
 }
 
 void agree_answered(struct agree *a, const struct agree_call *c, const struct agree_answer *r)

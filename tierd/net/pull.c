@@ -3,7 +3,8 @@
  * Brings blocks from one holder: in parts, each a grant and a put of its own, two under way at a
  * time, so that one is being staged there while the other travels. Pages are received where tierd
  * takes them from (the staging arena), and are checked there; a part is put only when the holder
- * has said that its grant was whole (R1). What came by the deadline stays; nothing waits longer.
+ * has said that its grant was whole (R1). What came by the deadline stays; nothing waits longer. A
+ * stream from afar (far.c) is one part, received where the engine reads it, and put at the end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ struct job {
 	struct puller *puller;
 	struct conn *conn;
 	struct part part[NET_GRANTS_MAX];
-	uint32_t part_blocks;
+	uint32_t part_blocks, put_blocks; /* of one grant, of one put: differ in a stream */
 	uint32_t next, end; /* blocks to be asked for */
 	uint32_t puts;      /* under way at tierd */
 	uint64_t serial;    /* the puller's, before our first one */
@@ -71,7 +72,7 @@ static struct puller *puller_free(struct node *n, const struct wanted *w, bool *
 		if (!p->busy) {
 			found = p;
 			unused++;
-		} else if (p->share == w->share && brings(p, w)) {
+		} else if (!w->far && p->share == w->share && brings(p, w)) {
 			*same = true;
 		}
 	}
@@ -191,33 +192,71 @@ static void reap(struct job *j, uint32_t left, uint64_t until_ns)
 }
 
 /* The arena may be full of parts that tierd is still copying. */
-static int put_begin(struct job *j, struct part *part)
+static int put_begin(struct job *j, uint32_t first, uint32_t count, tier_put **put)
 {
-	struct tier_put_options o = { .size = sizeof(o), .salt = j->w->want->salt,
-				      .depth = part->first,
-				      .deadline_ns = part->pull.deadline_ns + COMMIT_NS };
+	struct tier_put_options o = { .size = sizeof(o), .salt = j->w->want->salt, .depth = first,
+				      .deadline_ns = j->w->want->deadline_ns + COMMIT_NS };
 	int rc;
 
-	if (part->first)
-		o.parent = &j->w->keys[part->first - 1];
-	while ((rc = tier_put_begin(j->puller->c, &j->w->keys[part->first], part->pull.blocks, &o,
-				    &part->put)) == -ENOBUFS && j->puts)
+	if (first)
+		o.parent = &j->w->keys[first - 1];
+	while ((rc = tier_put_begin(j->puller->c, &j->w->keys[first], count, &o, put)) ==
+		       -ENOBUFS && j->puts)
 		reap(j, j->puts - 1, j->w->want->deadline_ns);
 	return ours(j, rc);
 }
 
-static int put_commit(struct job *j, struct part *part)
+static int put_commit(struct job *j, tier_put **put)
 {
-	int rc = tier_put_commit(part->put, ++j->puller->serial);
+	int rc = tier_put_commit(*put, ++j->puller->serial);
 
 	if (rc) {
 		settled(j->n, j->puller, 1);
 		return ours(j, rc);
 	}
-	part->put = NULL;
+	*put = NULL;
 	j->puts++;
-	part->pull.state = PULL_FREE;
 	return 0;
+}
+
+/* May what this pull asked for be put? Then one put is not settled. */
+static bool publishes(struct job *j)
+{
+	return share_publishes(j->n, j->w->share, j->w->epoch, j->w->deleted, j->puller);
+}
+
+/* Blocks that lie where the engine reads them. */
+static void copy_far(const struct job *j, tier_put *put, uint32_t first, uint32_t count)
+{
+	const struct shape *s = &j->w->share->shape;
+
+	for (uint32_t i = 0; i < count * s->pages; i++) {
+		const struct shape_page *p = &s->page[i % s->pages];
+		void *to = tier_put_data(put, i / s->pages, p->part, p->layer, p->group);
+
+		if (to)
+			memcpy(to, far_page(j->w->far, first + i / s->pages, p), p->bytes);
+	}
+}
+
+/* All of a stream, a piece of the arena after the other: then they are blocks of this host. */
+static int put_far(struct job *j, struct part *part)
+{
+	int rc = 0;
+
+	for (uint32_t at = 0, n; at < part->pull.blocks && rc == 0; at += n) {
+		uint32_t left = part->pull.blocks - at;
+
+		n = left < j->put_blocks ? left : j->put_blocks;
+		rc = put_begin(j, part->first + at, n, &part->put);
+		if (rc)
+			break;
+		copy_far(j, part->put, at, n);
+		if (!publishes(j))
+			return ours(j, -ESTALE);
+		rc = put_commit(j, &part->put);
+	}
+	return rc;
 }
 
 /* ---- messages ------------------------------------------------------------------------------ */
@@ -288,8 +327,10 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 	for (uint32_t i = 0; i < m->count; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
 
-		j->iov[i] = (struct iovec){ tier_put_data(part->put, block, p->part, p->layer,
-							  p->group), p->bytes };
+		j->iov[i] = (struct iovec){
+			j->w->far ? far_page(j->w->far, block, p) :
+				    tier_put_data(part->put, block, p->part, p->layer, p->group),
+			p->bytes };
 		if (!j->iov[i].iov_base)
 			return -EINVAL;
 	}
@@ -312,8 +353,8 @@ static int pages(struct job *j, struct part *part)
 	struct cursor at;
 	int rc = pull_pages(&part->pull, m, &at);
 
-	if (rc == 0 && !part->put)
-		rc = put_begin(j, part);
+	if (rc == 0 && !part->put && !j->w->far)
+		rc = put_begin(j, part->first, part->pull.blocks, &part->put);
 	if (rc == 0)
 		rc = receive_frame(j, part, m, &at);
 	if (rc)
@@ -321,7 +362,12 @@ static int pages(struct job *j, struct part *part)
 	j->out->bytes += m->bytes;
 	if (!j->out->first_ns && part->pull.cursor.layer > 0)
 		j->out->first_ns = time_now_ns() - j->w->begun_ns;
-	return 0;
+	if (!j->w->far)
+		return 0;
+	rc = far_announce(j->w->far, &part->pull,
+			  share_would_publish(j->n, j->w->share, j->w->epoch, j->w->deleted));
+	j->ours = rc != 0; /* the engine has gone */
+	return rc;
 }
 
 /* END or a grant that lapsed: the prefix ends here. */
@@ -340,11 +386,20 @@ static int whole(struct job *j, struct part *part)
 	if (rc)
 		return rc;
 	/* A put after an epoch was raised would be one of the new epoch with bytes of the old. */
-	if (part->pull.state == PULL_WHOLE && part->first < j->end &&
-	    share_publishes(j->n, j->w->share, j->w->epoch, j->w->deleted, j->puller))
-		return put_commit(j, part);
-	give_up(j, part);
-	return 0;
+	if (part->pull.state != PULL_WHOLE || part->first >= j->end) {
+		give_up(j, part);
+		return 0;
+	}
+	if (j->w->far && share_would_publish(j->n, j->w->share, j->w->epoch, j->w->deleted)) {
+		j->w->far->whole = part->pull.blocks;
+		rc = put_far(j, part);
+	} else if (!j->w->far && publishes(j)) {
+		rc = put_commit(j, &part->put);
+	} else {
+		give_up(j, part);
+	}
+	part->pull.state = PULL_FREE;
+	return rc;
 }
 
 static int take(struct job *j)
@@ -493,6 +548,11 @@ static int set_up(struct job *j)
 	j->part_blocks = blocks < 1 ? 1 : blocks < NET_KEYS_MAX ? (uint32_t)blocks : NET_KEYS_MAX;
 	j->next = j->w->local;
 	j->end = j->from->usable;
+	j->put_blocks = j->part_blocks;
+	if (j->w->far) { /* one grant, so that the first layer of all comes first */
+		j->part_blocks = j->w->far->blocks;
+		end_at(j, j->w->local + j->part_blocks);
+	}
 	j->moved_ns = time_now_ns();
 	j->serial = j->puller->serial;
 	rc = puller_open(j->n, j->puller, j->w->share, j->w->want->deadline_ns);
@@ -527,7 +587,8 @@ int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net
 	j->puller = puller_take(n, w);
 	/* Another one may have brought it meanwhile. */
 	usable = tier_match(w->share->c, w->keys, w->want->count, NULL);
-	w->local = usable > w->local ? (uint32_t)usable : w->local;
+	if (!w->far) /* its engine was told what comes */
+		w->local = usable > w->local ? (uint32_t)usable : w->local;
 	rc = !j->puller ? -ETIMEDOUT : w->local < p->usable ? bring(j) : 0;
 	settle(j, rc, begun_ns);
 	reap(j, 0, rc == -ETIMEDOUT ? time_now_ns() : w->want->deadline_ns);

@@ -392,6 +392,13 @@ bool share_publishes(struct node *n, struct share *s, uint64_t epoch, uint64_t d
 	return true;
 }
 
+bool share_would_publish(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted)
+{
+	LOCK_SCOPE(&n->shares);
+	s->agreed.epoch = tier_context_epoch(s->c);
+	return agreed_publishes(&n->agree, &s->agreed, epoch, deleted, time_now_ns());
+}
+
 uint64_t share_deleted(struct node *n, const struct share *s)
 {
 	LOCK_SCOPE(&n->shares);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Homes (homes.h): what is held here is told to the homes of its anchors, by a thread that follows
- * the events of each shared context (tier_events.h); and this host is a home itself. In a fleet
- * that is small enough to ask everybody, nobody tells.
+ * Homes (homes.h) and a box (box.h): what is held here is told to the homes of its anchors, and
+ * offered to the box, by a thread that follows the events of each shared context (tier_events.h);
+ * and this host is a home itself. In a fleet that is small enough to ask everybody, homes are not
+ * told.
  */
 #include <errno.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct follow {
 	struct share *share;
 	tier_events *events;
 	bool pass, wanted;
+	bool to_box; /* a pass tells the box, too (B2) */
 	uint64_t begun_ns; /* the last pass */
 };
 
@@ -41,6 +43,13 @@ struct teller {
 	struct follow follow[NODE_SHARES_MAX];
 	struct batch batch[PEERS_MAX];
 	uint64_t said_ns[PEERS_MAX], again_ns, forget_ns;
+	/* of those that are told at this moment; failed is 0 else */
+	struct conn *conn[PEERS_MAX];
+	int failed[PEERS_MAX];
+	uint64_t until_ns;
+	bool homes;          /* are they told? */
+	struct offer *offer; /* NULL = there is no box */
+	uint64_t box_life;
 	struct tier_event event[EVENTS];
 };
 
@@ -104,34 +113,83 @@ json_t *home_list(struct node *n)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static void send_batch(struct teller *t, uint32_t place)
+/* One that lies idle, or a new one, which may take its time. */
+static void open_to(struct node *n, uint32_t place, void *teller)
+{
+	struct teller *t = teller;
+
+	t->failed[place] = members_conn(n, place, t->until_ns, &t->conn[place]);
+}
+
+static int say(struct teller *t, uint32_t place)
 {
 	struct net_hold *m = &t->batch[place].m;
-	uint64_t until = time_now_ns() + TELL_NS;
-	const struct net_held *held;
-	struct conn *c = NULL;
-	int rc = members_conn(t->n, place, until, &c);
 
 	m->header = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION,
 					 .type = NET_HOLD };
 	m->header.length = (uint32_t)(sizeof(*m) + m->count * sizeof(struct net_holding));
 	m->id++;
+	return conn_send_message(t->conn[place], &m->header, t->until_ns);
+}
+
+static int hear(struct teller *t, uint32_t place)
+{
+	const struct net_held *held = (const void *)t->conn[place]->message;
+	int rc = conn_message(t->conn[place], t->until_ns);
+
+	if (rc)
+		return rc;
+	return held->header.type == NET_HELD && held->id == t->batch[place].m.id && !held->count ?
+		       0 : -EPROTO;
+}
+
+static void said(struct teller *t, uint32_t place)
+{
+	int rc = t->failed[place];
+
 	if (rc == 0)
-		rc = conn_send_message(c, &m->header, until);
-	if (rc == 0)
-		rc = conn_message(c, until);
-	held = c ? (const void *)c->message : NULL;
-	if (rc == 0 && (held->header.type != NET_HELD || held->id != m->id || held->count))
-		rc = -EPROTO;
-	if (rc == 0) {
-		members_give(t->n, place, c);
-	} else {
-		conn_close(c);
-		if (rc != -ECANCELED)
-			members_failed(t->n, place, rc);
-	}
-	m->count = 0;
+		members_give(t->n, place, t->conn[place]);
+	else
+		conn_close(t->conn[place]);
+	if (rc && rc != -ECANCELED)
+		members_failed(t->n, place, rc);
+	t->conn[place] = NULL;
+	t->batch[place].m.count = 0;
 	t->said_ns[place] = time_now_ns();
+}
+
+/*
+ * All are told before one is heard, and what must be connected is so side by side: those that stand
+ * still take TELL_NS together.
+ */
+static void send_batches(struct teller *t, const uint32_t *place, uint32_t count)
+{
+	uint32_t away[PEERS_MAX], n = 0;
+
+	t->until_ns = time_now_ns() + TELL_NS;
+	for (uint32_t i = 0; i < count; i++) {
+		t->conn[place[i]] = members_idle(t->n, place[i]);
+		t->failed[place[i]] = 0;
+		if (!t->conn[place[i]])
+			away[n++] = place[i];
+	}
+	members_side_by_side(t->n, away, n, open_to, t);
+	if (n) /* the others have their time, whatever that took */
+		t->until_ns = time_now_ns() + TELL_NS;
+	for (uint32_t i = 0; i < count; i++)
+		if (!t->failed[place[i]])
+			t->failed[place[i]] = say(t, place[i]);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!t->failed[place[i]])
+			t->failed[place[i]] = hear(t, place[i]);
+		said(t, place[i]);
+	}
+}
+
+static bool told(struct teller *t, uint32_t place)
+{
+	LOCK_SCOPE(&t->n->peers_lock);
+	return peer_asked(&t->n->peers.peer[place]);
 }
 
 static void tell_home(struct teller *t, uint64_t tag, bool gone)
@@ -149,8 +207,12 @@ static void tell_home(struct teller *t, uint64_t tag, bool gone)
 	}
 	b = &t->batch[place];
 	b->one[b->m.count++] = (struct net_holding){ .tag = tag, .gone = gone };
-	if (b->m.count == BATCH)
-		send_batch(t, place);
+	if (b->m.count < BATCH)
+		return;
+	if (told(t, place))
+		send_batches(t, &place, 1);
+	else
+		b->m.count = 0; /* it stands still: its successor is told all */
 }
 
 /* Does a run begin with it: is what comes before it not here? */
@@ -166,6 +228,10 @@ static void tell(struct teller *t, const struct follow *f, const struct tier_eve
 {
 	bool gone = e->kind == TIER_EVENT_REMOVED;
 
+	if (t->offer && (!f->pass || f->to_box))
+		box_event(t->n, t->offer, f->share, e);
+	if (!t->homes)
+		return;
 	if (e->kind != TIER_EVENT_STORED && !gone)
 		return; /* with its epoch an anchor's tag is another one (K4) */
 	if (!anchor(e->depth) && (gone || !begins(f, e)))
@@ -193,7 +259,7 @@ static void adopt(struct teller *t, uint32_t i)
 		unfollow(t, f);
 	if (s && !f->share && tier_events_open(s->c, &f->events) == 0) {
 		f->share = s; /* held from now on */
-		f->wanted = true;
+		f->wanted = f->to_box = true;
 	} else if (s) {
 		share_put(t->n, s);
 	}
@@ -215,6 +281,8 @@ static void follow(struct teller *t, struct follow *f)
 			tell(t, f, &t->event[k]);
 	}
 	f->wanted |= n < 0;
+	if (n == 0 && f->pass)
+		f->to_box = false;
 	if (n <= 0)
 		f->pass = false;
 }
@@ -231,6 +299,9 @@ static void look_round(struct teller *t)
 		LOCK_SCOPE(&t->n->peers_lock);
 		homes_view(&t->view, &t->n->peers, t->n->config.name);
 	}
+	if (t->offer && box_is_another(t->n, &t->box_life))
+		for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
+			t->follow[i].wanted = t->follow[i].to_box = true;
 	if (homes_changed(&was, &t->view) || now >= t->again_ns) {
 		for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
 			t->follow[i].wanted = true;
@@ -245,18 +316,25 @@ static void look_round(struct teller *t)
 
 static void turn(struct teller *t)
 {
+	uint32_t due[PEERS_MAX], count = 0;
+
 	look_round(t);
 	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++) {
 		adopt(t, i);
 		if (t->follow[i].share)
 			follow(t, &t->follow[i]);
 	}
-	for (uint32_t i = 1; i < t->view.count && !node_stopped(t->n, 0); i++) {
+	if (t->offer)
+		box_offer(t->n, t->offer);
+	if (!t->homes)
+		return;
+	for (uint32_t i = 1; i < t->view.count; i++) {
 		uint32_t place = t->view.place[i];
 
 		if (t->batch[place].m.count || time_now_ns() - t->said_ns[place] > ALIVE_NS)
-			send_batch(t, place);
+			due[count++] = place;
 	}
+	send_batches(t, due, count);
 }
 
 static void rest(struct teller *t)
@@ -269,18 +347,25 @@ static void rest(struct teller *t)
 void *tell_run(void *arg)
 {
 	struct teller *t = calloc(1, sizeof(*t));
+	struct offer *offer = calloc(1, sizeof(*offer));
 
-	if (!t)
+	if (!t || !offer) {
+		free(t);
+		free(offer);
 		return NULL;
+	}
 	t->n = arg;
+	t->offer = box_used(t->n) ? offer : NULL;
 	setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* of this thread alone */
 	while (!node_stopped(t->n, TURN_NS)) {
-		if (homes_used(t->n))
+		t->homes = homes_used(t->n);
+		if (t->homes || t->offer)
 			turn(t);
 		else
 			rest(t);
 	}
 	rest(t);
 	free(t);
+	free(offer);
 	return NULL;
 }

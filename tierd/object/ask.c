@@ -102,6 +102,7 @@ void objects_hold(struct objects *o, uint64_t context, const struct wire_object_
 
 	if (a)
 		index_hold(o, a, m);
+	o->stats.passed += m->passed == 1;
 }
 
 int objects_ask(struct objects *o, const struct object_ask *ask)

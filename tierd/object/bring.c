@@ -66,6 +66,9 @@ static int ask_reads(struct flight *f, uint64_t summed)
 		struct io_uring_sqe *e = io_uring_get_sqe(&f->ring);
 		uint64_t n = flight_bytes(f, f->asked);
 
+		/* Before the device wants its pages; where there is no huge one it makes them. */
+		if (f->asked % ABI_HUGE == 0 && f->size - f->asked >= ABI_HUGE)
+			mem_back(f->map + f->asked, ABI_HUGE);
 		io_uring_prep_read(e, f->fd, f->map + f->asked, (unsigned)datafile_pages(n),
 				   f->asked);
 		io_uring_sqe_set_data64(e, f->asked);
@@ -146,7 +149,7 @@ static int read_mapped(int fd, int to, const struct object_job *job)
 	uint8_t *map;
 	int rc;
 
-	map = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, to, 0);
+	map = mem_map_aligned(to, r->size, PROT_READ | PROT_WRITE);
 	if (map == MAP_FAILED)
 		return -errno;
 	rc = read_and_sum(fd, map, r->size, &s, crc);

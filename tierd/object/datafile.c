@@ -147,14 +147,17 @@ static int write_file(int fd, struct object_job *job, const uint8_t *map)
 static int write_mapped(int fd, struct object_job *job)
 {
 	uint64_t size = job->record.size;
-	void *map;
+	uint8_t *map;
 	int rc;
 
 	if (!size)
 		return 0;
-	map = mmap(NULL, size, PROT_READ, MAP_SHARED, job->fd, 0);
+	map = mem_map_aligned(job->fd, size, PROT_READ);
 	if (map == MAP_FAILED)
 		return -errno;
+	/* Its writer made small pages: who reads it is faster with huge ones, so is a device. */
+	if (size >= ABI_HUGE)
+		mem_collapse(map, size / ABI_HUGE * ABI_HUGE);
 	rc = write_file(fd, job, map);
 	munmap(map, size);
 	return rc;

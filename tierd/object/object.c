@@ -143,20 +143,6 @@ bool task_names(const struct task *t, const char *name, uint32_t bytes)
 	       memcmp(name, t->other, bytes) == 0;
 }
 
-/* Another task has a record of this name under way. */
-static bool changing(const struct objects *o, const struct task *me, const char *name,
-		     uint32_t bytes)
-{
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
-		    task_names(t, name, bytes))
-			return true;
-	}
-	return false;
-}
-
 struct object *seen(const struct objects *o, const struct task *t, const char *name,
 		    uint32_t bytes)
 {
@@ -380,7 +366,7 @@ static bool upload_waits(struct objects *o, struct task *t, const char *name, ui
 {
 	const struct upload *u = upload_of(o, t, name, bytes, true);
 
-	return (u && u->busy) || changing(o, t, name, bytes);
+	return (u && u->busy) || changing(o, t, name, bytes) || saving(o, t, name, bytes);
 }
 
 static void step_remove(struct objects *o, struct task *t)
@@ -558,6 +544,9 @@ static void step_commit(struct objects *o, struct task *t)
 	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
 		undo_commit(o, t, false);
 		task_fail(o, t, -EEXIST, "somebody else made it meanwhile");
+	} else if (overtaken(o, t)) {
+		undo_commit(o, t, false);
+		task_end(o, t);
 	} else {
 		start_log(o, t, t->object, DISK_OBJECT_PUT);
 	}

@@ -109,6 +109,7 @@ struct objects_stats {
 	uint64_t memory; /* beside the tiers: names and uploads */
 	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
 	uint64_t opened, brought, committed, removed, evicted, rotten;
+	uint64_t passed; /* real files that were opened for writing below a PATH of tier run */
 };
 void objects_stats(const struct objects *o, struct objects_stats *out);
 

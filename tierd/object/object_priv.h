@@ -60,6 +60,7 @@ struct upload {
 	uint64_t mtime_ns; /* 0 = when it is committed */
 	bool closing;  /* committed when nobody has it open any more */
 	bool closed;   /* somebody closed it, and others went on */
+	bool given;    /* others opened it, too */
 	bool parked;   /* temporary, and closed: it waits for its rename */
 	bool unlinked; /* its name was removed or replaced: nobody will see it */
 	bool busy;     /* a task fills, saves or syncs it */
@@ -190,6 +191,11 @@ void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 void uploads_look(struct objects *o);
 /* A commit of this name is under way that nobody waits for; what can be begun is begun. */
 bool closing(struct objects *o, const struct task *me);
+/* Another task has a record of this name under way; saves a version of it. */
+bool changing(const struct objects *o, const struct task *me, const char *name, uint32_t bytes);
+bool saving(const struct objects *o, const struct task *me, const char *name, uint32_t bytes);
+/* The version that it saved is older than what has the name by now. */
+bool overtaken(const struct objects *o, const struct task *t);
 /* Charge what is written by now. */
 void uploads_watch(struct objects *o);
 

@@ -201,6 +201,11 @@ static void give_upload(struct objects *o, struct task *t, struct upload *u)
 				    "open files");
 		return;
 	}
+	if (u->orphan) { /* its maker is dead: it belongs to who opens it now */
+		u->who = t->answer->who;
+		u->left = u->orphan = false;
+	}
+	u->given = u->given || !of_connection(u, &t->answer->who);
 	u->closed = u->closed || u->closing;
 	u->closing = u->parked = false;
 	t->answer->fd = fd;
@@ -505,6 +510,12 @@ static void commit_closed(struct objects *o, struct upload *u)
 	upload_save(o, t);
 }
 
+/* Nobody has it open; nor has one who closed it its word on the way. */
+static bool nobody_closes(const struct objects *o, const struct upload *u)
+{
+	return (u->orphan && !u->given) || o->now_ns - u->left_ns >= FREE_NS;
+}
+
 /*
  * Its connection ended without a word. A process that lives on has become another program, which
  * has the descriptor: what that closes counts. Of a dead one only what others have open does.
@@ -515,7 +526,7 @@ static void look_left(struct objects *o, struct upload *u)
 
 	if (ours && u->closed)
 		u->closing = true;
-	else if (!(u->flags & WIRE_OBJ_AT_CLOSE) || (ours && o->now_ns - u->left_ns >= FREE_NS))
+	else if (!(u->flags & WIRE_OBJ_AT_CLOSE) || (ours && nobody_closes(o, u)))
 		upload_drop(o, u);
 	else if (!ours && !u->orphan && o->now_ns - u->left_ns >= LEFT_NS)
 		u->closing = true;
@@ -592,6 +603,44 @@ void objects_connection_gone(struct objects *o, uint32_t connection, uint32_t ge
 	}
 }
 
+/* Another task has a record of this name under way. */
+bool changing(const struct objects *o, const struct task *me, const char *name, uint32_t bytes)
+{
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
+		    task_names(t, name, bytes))
+			return true;
+	}
+	return false;
+}
+
+/* The same of a version that has no record yet: who began it may be dead by now. */
+bool saving(const struct objects *o, const struct task *me, const char *name, uint32_t bytes)
+{
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (t != me && t->context == me->context &&
+		    (t->stage == TASK_SAVING || t->stage == TASK_SAVED) &&
+		    task_names(t, name, bytes))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The name has a version that was begun later, and was quicker. So this one was there before it,
+ * for a moment that nobody saw: what returned behind the death of who wrote this is not undone.
+ */
+bool overtaken(const struct objects *o, const struct task *t)
+{
+	const struct object *x = object_find(&o->table, t->context, t->name, t->name_bytes);
+
+	return x && x->version > t->object->version;
+}
+
 /* Killed: what it had open alone, and had not closed, never was. */
 void objects_process_dead(struct objects *o, uint32_t connection, uint32_t generation)
 {
@@ -603,7 +652,7 @@ void objects_process_dead(struct objects *o, uint32_t connection, uint32_t gener
 		if (!of_connection(u, &who) || !u->left || u->closing)
 			continue;
 		u->orphan = true;
-		if (!u->busy && !u->closed && memfile_is_ours(u->fd))
+		if (!u->busy && !u->closed && !u->given && memfile_is_ours(u->fd))
 			upload_drop(o, u);
 	}
 }

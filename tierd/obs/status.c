@@ -139,12 +139,17 @@ static json_t *objects(const struct obs *o)
 	if (!o->objects)
 		return json_null();
 	objects_stats(o->objects, &s);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count",
-			 obs_number(s.objects), "resident", obs_number(s.resident), "uploads",
-			 obs_number(s.uploads), "cxl_used", obs_number(s.used[OBJECT_CXL]),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+			 "s:o}", "count", obs_number(s.objects), "resident",
+			 obs_number(s.resident), "uploads", obs_number(s.uploads), "cxl_used",
+			 obs_number(s.used[OBJECT_CXL]),
 			 "cxl_most", obs_number(s.most[OBJECT_CXL]), "cxl_held",
 			 obs_number(s.held), "nvme_used", obs_number(s.used[OBJECT_NVME]),
-			 "nvme_most", obs_number(s.most[OBJECT_NVME]));
+			 "nvme_most", obs_number(s.most[OBJECT_NVME]), "opened",
+			 obs_number(s.opened), "brought", obs_number(s.brought), "evicted",
+			 obs_number(s.evicted), "committed", obs_number(s.committed), "removed",
+			 obs_number(s.removed), "rotten", obs_number(s.rotten),
+			 "passed", obs_number(s.passed));
 }
 
 static json_t *facts(const struct obs *o)

@@ -111,6 +111,8 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 	case EV_LOOKS:
 		traffic_looks(f, h);
 		homes_tell(f, h);
+		box_offers(f, h);
+		box_turn(f, h);
 		fleet_after(f, 250 * MS, EV_LOOKS, h);
 		break;
 	case EV_PULL:

@@ -16,9 +16,12 @@
  *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
+ *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
+ *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
  *  found, and the home of each anchor names who holds it (K1), or had no room for all and names
- *  others (K3). Until then homes lie at times: that costs misses (R2), and R1 holds.
+ *  others (K3); and host 0, a memory box, has what the others have (B1). Until then homes lie at
+ *  times: that costs misses (R2), and R1 holds.
  */
 #ifndef TESTS_SIM_HOSTS_FLEET_H
 #define TESTS_SIM_HOSTS_FLEET_H
@@ -26,6 +29,7 @@
 #include <stdio.h>
 
 #include "tierd/net/agree.h"
+#include "tierd/net/box.h"
 #include "tierd/net/homes.h"
 
 #define US 1000ull
@@ -87,6 +91,9 @@ struct part {
 	uint64_t put_epoch; /* of the put's beginning, as tierd takes it */
 	uint64_t made[LENGTH];
 	uint8_t bytes[LENGTH][BLOCK_BYTES];
+	uint32_t came; /* pages; counted apart from the cursor */
+	uint32_t layers; /* announced, and what was read of them then */
+	uint8_t read[LENGTH][BLOCK_BYTES];
 };
 
 /* A pull of a prefix; a look, which ends with HELLO; or a word to a home, which HELD answers. */
@@ -131,6 +138,9 @@ struct host {
 	uint32_t raise_context, raise_prefix, raise_from;
 	uint64_t raise_until_ns, raise_made;
 	struct job job[JOBS + HOSTS_MAX], tells[HOSTS_MAX], finds;
+	struct box box; /* of host 0 alone */
+	struct job offers;
+	bool offered[CONTEXTS][KEYS]; /* to it, since it was put */
 	struct homes homes;
 	struct homes_slot slot[HOME_ROOM + HOMES_WINDOW];
 	bool forgot; /* as a home: a holder, where there was no room */
@@ -187,7 +197,7 @@ struct faults {
 };
 
 struct fleet_result {
-	uint64_t events, pulls, blocks, raises, deletions, turns, move;
+	uint64_t events, pulls, blocks, layers, raises, deletions, turns, move;
 	char failure[256];
 };
 
@@ -275,6 +285,12 @@ void homes_find_some(struct fleet *f, struct host *h);
 uint32_t homes_reply(struct fleet *f, struct host *h, uint32_t from, const void *m, void *out);
 void homes_replied(struct fleet *f, struct host *h, const struct job *j, const struct net_held *m);
 void homes_judge(struct fleet *f);
+
+/* box.c: offers, what becomes of them, and whether they did */
+void box_offers(struct fleet *f, struct host *h);
+void box_turn(struct fleet *f, struct host *h);
+uint32_t box_reply(struct fleet *f, struct host *h, uint32_t from, const void *m, void *out);
+void box_judge(struct fleet *f);
 
 /* judge.c */
 void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,

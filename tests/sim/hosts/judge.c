@@ -162,6 +162,7 @@ void judge_end(struct fleet *f)
 		}
 	}
 	homes_judge(f);
+	box_judge(f);
 	if (!f->acknowledged[0] || f->acknowledged[0] != a->store.epoch[0])
 		FAIL(f, "at last a raise is not acknowledged");
 	if (fleet_match(b, 0, 0, 0) != LENGTH)

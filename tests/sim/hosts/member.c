@@ -30,6 +30,9 @@ void member_start(struct fleet *f, struct host *h)
 	h->turn = h->client = (struct caller){ 0 };
 	memset(h->job, 0, sizeof(h->job));
 	homes_start(h);
+	h->box.count = 0;
+	memset(&h->offers, 0, sizeof(h->offers));
+	memset(h->offered, 0, sizeof(h->offered));
 	memset(h->failed, 0, sizeof(h->failed));
 	memset(h->publishing, 0, sizeof(h->publishing)); /* tierd ends what its client asked */
 	for (uint32_t c = 0; c < CONTEXTS; c++) {

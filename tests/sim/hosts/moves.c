@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What befalls a fleet: each move is its seed, so that leaving one out changes no other one. */
+#include <string.h>
+
 #include "tests/sim/hosts/fleet.h"
 #include "tests/sim/world.h"
 
@@ -172,6 +174,9 @@ void moves_last(struct fleet *f, uint64_t which)
 {
 	if (which == 1)
 		member_raise(f, &f->host[0], 0, false);
+	/* As if the box had begun a life (B2). */
+	for (uint32_t i = 0; which == 1 && i < f->hosts; i++)
+		memset(f->host[i].offered, 0, sizeof(f->host[i].offered));
 	for (uint32_t k = 0; which == 2 && k < LENGTH; k++)
 		fleet_put(f, &f->host[0], 0, k);
 }

@@ -279,7 +279,32 @@ static int take_pages(struct host *h, struct job *j, struct part *part, const st
 		part->made[block] = p->made[i];
 		at_byte += page->bytes;
 	}
+	part->came += rc ? 0 : p->m.pages.count;
 	return rc;
+}
+
+/* What an engine reads while the rest comes, as far.c announces it (R7). */
+static void announce(struct fleet *f, const struct host *h, const struct job *j, struct part *part)
+{
+	const struct agreed *s = &h->agreed[j->context];
+	uint64_t now = fleet_clock(f, h);
+	uint32_t layers = pull_layers(&part->pull,
+				      agreed_publishes(&h->agree, s, j->epoch, j->deleted, now),
+				      now);
+
+	if (layers <= part->layers)
+		return;
+	part->layers = layers;
+	memcpy(part->read, part->bytes, sizeof(part->read));
+	f->result->layers++;
+	if (part->came < fleet_shape.first[layers] * part->pull.blocks)
+		FAIL(f, "R7: host %u announces %u layers, of which %u pages came", h->place, layers,
+		     part->came);
+	if (s->epoch != j->epoch || s->deleted != j->deleted)
+		FAIL(f, "R7: host %u announces a layer of an epoch or before a deletion that is "
+			"over", h->place);
+	if (now >= part->pull.ends_ns || (s->strict && now >= h->agree.until_ns))
+		FAIL(f, "R7: host %u announces a layer behind its grant, or its lease", h->place);
 }
 
 /* As pull.c: only whole, and only while it may be (R1, R6, G5). */
@@ -303,6 +328,10 @@ static int take_whole(struct fleet *f, struct host *h, struct job *j, struct par
 		FAIL(f, "R4: host %u publishes after the deadline", h->place);
 	if (s->strict && now >= h->agree.until_ns)
 		FAIL(f, "R6: host %u publishes for a strict context without a lease", h->place);
+	for (uint32_t i = 0; i < part->pull.blocks; i++)
+		if (memcmp(part->read[i], part->bytes[i], part->layers == 2 ? BLOCK_BYTES :
+							  part->layers ? 40 : 0))
+			FAIL(f, "R7: host %u publishes other bytes than were read", h->place);
 	h->publishing[j->context]++;
 	e = fleet_after(f, fleet_below(f, 2 * f->faults.work_us) * US, EV_COMMIT, h);
 	e->data = malloc(sizeof(*j));
@@ -367,10 +396,11 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 	if (type == NET_HELLO)
 		return j->link->welcome ? -EPROTO : greeted(f, h, j, &p->m.hello);
 	if (j->says_bytes) {
-		if (type != NET_HELD)
+		if (type != NET_HELD && type != NET_TAKEN)
 			return -EPROTO;
 		job_end(f, h, j, 0);
-		homes_replied(f, h, j, (const void *)p->m.byte);
+		if (type == NET_HELD)
+			homes_replied(f, h, j, (const void *)p->m.byte);
 		return 0;
 	}
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
@@ -386,6 +416,8 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 			end_at(j, part, part->first + part->pull.blocks);
 	} else if (type == NET_PAGES) {
 		rc = take_pages(h, j, part, p);
+		if (rc == 0)
+			announce(f, h, j, part);
 	} else if (type == NET_WHOLE) {
 		rc = take_whole(f, h, j, part, &p->m.word);
 	} else {
@@ -399,10 +431,11 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 
 static void to_requester(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
 {
-	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 1; i++) {
+	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 2; i++) {
 		struct job *j = i < JOBS + HOSTS_MAX	 ? &h->job[i] :
 				i < JOBS + 2 * HOSTS_MAX ? &h->tells[i - JOBS - HOSTS_MAX] :
-							   &h->finds;
+				i == JOBS + 2 * HOSTS_MAX ? &h->finds :
+							    &h->offers;
 		bool hello = p->m.header.type == NET_HELLO;
 		int rc;
 
@@ -558,7 +591,9 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		struct packet out = { .back = true };
 
 		l->told = true;
-		out.bytes = homes_reply(f, h, l->from, p->m.byte, out.m.byte);
+		out.bytes = p->m.header.type == NET_OFFER ?
+				    box_reply(f, h, l->from, p->m.byte, out.m.byte) :
+				    homes_reply(f, h, l->from, p->m.byte, out.m.byte);
 		transmit(f, l, &out);
 	}
 }

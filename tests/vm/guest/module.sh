@@ -9,7 +9,7 @@
 # machine: -device cxl-type3,bus=rp13,volatile-memdev=cxlm0,id=cxl-vmem0,sn=0x1
 # machine: -M cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G
 # kernel: slub_debug=FZPU page_poison=1
-# seconds: 600
+# seconds: 1200
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 

@@ -3,7 +3,7 @@
 # modules: vgem
 # build: kernel-mod
 # kernel: slub_debug=FZPU page_poison=1 kfence.sample_interval=10
-# seconds: 600
+# seconds: 1200
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 

@@ -25,6 +25,7 @@ while read -r number name program; do
 	insmod "$planted" ram_chunks=48 plant="$number"
 	case $program in
 	module) arguments=(4 3) ;;
+	model) arguments=(4 40 100) ;;
 	pins) arguments=(4) ;;
 	hostile) arguments=(4 300 1) ;;
 	storm) arguments=(4 60 1) ;;

@@ -459,8 +459,6 @@ uint64_t request_next_deadline(const struct core *c)
 {
 	uint64_t next = UINT64_MAX;
 
-	if (c->queues.run_head || c->queues.walk_head)
-		return c->now_ns;
 	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++) {
 		const struct request *r = &c->requests.table[i];
 

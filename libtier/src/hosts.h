@@ -1,0 +1,37 @@
+/*
+ * How libtier speaks with tierd-net: shared by calls with one answer (hosts.c) and streams from
+ * afar (far.c).
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_HOSTS_H
+#define TIER_SRC_HOSTS_H
+
+#include "libtier/abi/net.h"
+#include "libtier/src/connection.h"
+
+#define HOSTS_GRACE_NS (20 * NS_PER_MS) /* for the answer that it is late */
+
+/* What tierd-net says to an engine. */
+union hosts_answer {
+	struct net_header header;
+	struct net_placed placed;
+	struct net_word word;
+};
+
+/* What is asked for, judged: *m is to be freed. what: a type, above it flags. */
+int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
+	       const struct tier_hosts_options *options, uint32_t what, struct net_want **m);
+/* Has it a size? NULL is fine. */
+int hosts_check_out(const struct tier_hosts *out);
+/* A new connection, and a question on it: a descriptor, or an error. */
+int hosts_open(const char *path, uint64_t deadline_ns);
+int hosts_send(int fd, const struct net_want *m, uint64_t deadline_ns);
+/*
+ * The next message, PLACED or (where passed is not NULL) LAYER; *passed: the descriptor that came
+ * with it, if *passed was negative and one did. -ENOTCONN, -ETIMEDOUT, -EPROTO.
+ */
+int hosts_receive(int fd, union hosts_answer *m, int *passed, uint64_t deadline_ns);
+void hosts_tell(struct tier_hosts *out, const struct net_placed *m);
+
+#endif
