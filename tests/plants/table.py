@@ -147,7 +147,7 @@ bug("old-epoch-acknowledged", CORE + "op/put.c",
     "if (!p->res && p->epoch != p->ctx->spec.epoch) {", "if (0) {", "test_core_walks")
 bug("old-epoch-taken-for-want-of-room", CORE + "op/put_commit.c",
     "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;", "return 0;", "test_core_flush")
-bug("all-tenants-in-one-lane", CORE + "book/lane.c", "return account % LANES;",
+bug("all-tenants-in-one-lane", CORE + "book/quota.c", "return account % LANES;",
     "return 0;", "test_core_lane")
 
 # ---- what a client writes is read once; wake-ups; two of a kind ----------------------------------
