@@ -7,12 +7,15 @@
  *         workers -> submit
  *
  * While anything goes on it turns without system calls: rings are memory, completions are memory.
- * After ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel; after
- * LULL_NS where the device is busy for longer than a wake-up matters: turning for nothing takes
- * time from the engines' threads, and in a virtual machine from the thread that is the device. It
- * wakes for one of: the front's epoll set, a worker's, a signal, the device, the core's next tick.
- * A client that slept on the loop's processor when it was woken waits there for a loop that turns:
- * so once after each sleep the loop gives way to such a one, for WAY_NS.
+ * A client is parked ACTIVE_NS after its last request, or after LULL_NS where the device is busy
+ * for longer than a wake-up matters: turning for nothing takes time from the engines' threads, and
+ * in a virtual machine from the thread that is the device. With all parked the loop sleeps in the
+ * kernel after LULL_NS of nothing. It wakes for one of: the front's epoll set, a worker's, a
+ * signal, the device, the core's next tick.
+ * Who waits for the processor on which the loop turns waits until it sleeps. So the loop gives way,
+ * for WAY_NS: after LULL_NS of nothing while a device or worker has something of ours, whose
+ * kernel thread may be the one; and, once after each sleep, to a client that slept there when it
+ * was woken.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
  */
@@ -34,9 +37,9 @@
 #define REAP_BATCH 4u /* the device has its next ones while the others are looked at */
 #define TICK_NS (200 * NS_PER_US)   /* between ticks while the loop turns without events */
 #define SHORT_NS (50 * NS_PER_US)   /* not worth a sleep */
-#define ACTIVE_NS (1 * NS_PER_MS)   /* without events until the loop sleeps */
-#define LULL_NS (30 * NS_PER_US)    /* the same, when the device will keep it waiting ... */
-#define LONG_NS (2 * NS_PER_MS)     /* ... for so long */
+#define ACTIVE_NS (1 * NS_PER_MS)   /* a ring is looked at after its last request, */
+#define LONG_NS (2 * NS_PER_MS)     /* or LULL_NS, where the device has so much to do */
+#define LULL_NS (30 * NS_PER_US)    /* without events until the loop gives way or sleeps */
 #define WAY_NS (30 * NS_PER_US)     /* what a client takes to wake up and look */
 #define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
@@ -340,7 +343,7 @@ static bool turn(struct shell *s)
 	if (t->event_ns_most > s->obs.event_ns_most)
 		s->obs.event_ns_most = t->event_ns_most;
 	s->obs.turn_ns_most = took > s->obs.turn_ns_most ? took : s->obs.turn_ns_most;
-	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
+	return hopeful == 0 && t->now_ns - l->busy_ns >= LULL_NS;
 }
 
 /* At most so long; false: a job has ended meanwhile. */
@@ -359,12 +362,26 @@ static bool sleep_for(struct shell *s, uint64_t ns)
 	return true;
 }
 
+/* Who is next may be on this processor: whom the loop woke, or who does what it waits for. */
+static bool in_the_way(const struct shell *s)
+{
+	const struct loop *l = &s->loop;
+
+	if (l->tick_wanted)
+		return false;
+	return (front_woke_here(s->front) && l->slept) ||
+	       (l->turn.now_ns - l->busy_ns >= LULL_NS && !dispatch_idle(s));
+}
+
 /* It yields nothing to other control groups, so sched_yield(2) will not do. */
 static void give_way(struct shell *s)
 {
+	bool woke = front_woke_here(s->front);
+
 	if (!sleep_for(s, WAY_NS))
 		return;
-	s->loop.slept = false;
+	if (woke)
+		s->loop.slept = false;
 	s->obs.gave_way++;
 }
 
@@ -400,7 +417,7 @@ int loop_run(struct shell *s)
 	while (l->phase != LOOP_END) {
 		if (turn(s))
 			nap(s);
-		else if (!l->tick_wanted && front_woke_here(s->front) && l->slept)
+		else if (in_the_way(s))
 			give_way(s);
 		else
 			cpu_relax();
