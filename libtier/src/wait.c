@@ -224,7 +224,7 @@ static void quiet_event(struct tier *t, struct tier_queue *q) REQUIRES(t->lock)
 			attach_fail(t, a);
 	}
 	q->notified = false;
-	/* Asked for anew, since a waiting call may have withdrawn it; then look once more. */
+	/* The wish stands from before; anew, it names our processor. Then look once more. */
 	if (!a->dead)
 		ring_ask_wake(&a->ring, true);
 	submit_collect(t);

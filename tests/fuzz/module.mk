@@ -32,7 +32,8 @@ $(call objects,fuzz,$(wildcard tierd/core/audit/audit*.c)): \
 $(FUZZ_SHARED): FLAGS_fuzz := $(filter-out -fsanitize=fuzzer%,$(FLAGS_fuzz)) \
                               -fsanitize=address,undefined
 # of the daemon around the core, what reads from outside
-$(O)/fuzz/libfront.a: $(call objects,fuzz,tierd/config.c \
+$(O)/fuzz/libfront.a: $(call objects,fuzz,tierd/config.c tierd/backend/mem_common.c \
+                        tierd/backend/mem_limit.c \
                         $(wildcard tierd/front/*.c tierd/obs/*.c tierd/object/*.c))
 FUZZ_LIBS   := $(O)/fuzz/libfront.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)/fuzz/libbase.a
 

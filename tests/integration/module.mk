@@ -37,7 +37,7 @@ EXTRA_TESTS += $(if $(HAVE_ASAN),$(O)/plain/tests/integration/test_api_object_ma
 # The victim beside each attack, for longer than in `make test`.
 ISOLATION_MS ?= 3000
 .PHONY: isolation
-ISOLATION := $(addprefix $(O)/plain/tests/integration/test_isolation_,beside floods)
+ISOLATION := $(addprefix $(O)/plain/tests/integration/test_isolation_,beside floods objects)
 isolation: $(ISOLATION)
 isolation: all-plain ## a victim beside each attack, ISOLATION_MS=3000 of each
 	@for test in $(ISOLATION); do \

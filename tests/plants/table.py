@@ -147,7 +147,7 @@ bug("old-epoch-acknowledged", CORE + "op/put.c",
     "if (!p->res && p->epoch != p->ctx->spec.epoch) {", "if (0) {", "test_core_walks")
 bug("old-epoch-taken-for-want-of-room", CORE + "op/put_commit.c",
     "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;", "return 0;", "test_core_flush")
-bug("all-tenants-in-one-lane", CORE + "book/lane.c", "return account % LANES;",
+bug("all-tenants-in-one-lane", CORE + "book/quota.c", "return account % LANES;",
     "return 0;", "test_core_lane")
 
 # ---- what a client writes is read once; wake-ups; two of a kind ----------------------------------
@@ -167,11 +167,26 @@ bug("wish-behind-the-last-look", LIBRARY + "wait.c",
     "submit_collect(t);\n"
     "\tif (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));",
     "test_libtier_wait")
+bug("tail-read-after-it-was-judged", FRONT + "ring_in.c",
+    "if (most > w.ready)\n\t\tmost = w.ready;",
+    "if (most > w.ready)\n"
+    "\t\tmost = atomic_load_acquire_u32(&s->header->sq_tail) - s->sq_head;",
+    "test_front_reads")
 bug("gap-in-the-first-block-only", CORE + "op/put_commit.c",
     "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")
 bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
     "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
     "if (!i || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))", "test_core_tombs")
+bug("tombstones-sorted-without-contexts", CORE + "log/recover.c",
+    "if (a->ctx != b->ctx)\n\t\treturn a->ctx->index < b->ctx->index ? -1 : 1;", "",
+    "test_core_tombs")
+
+bug("questions-of-a-user-without-a-bound", FRONT + "watch.c",
+    "if (*spent >= USER_NS)\n\t\treturn;", "", "test_front_shares")
+bug("questions-of-all-users-bounded-as-one", FRONT + "watch.c",
+    "all->user[i].uid != uid", "0", "test_front_shares")
+bug("unread-answers-of-a-connection-alone", FRONT + "admin.c",
+    "unread(f, &s->uid) > UNREAD_MAX", "s->text_bytes > UNREAD_MAX", "test_front_shares")
 
 # ---- memory that devices have --------------------------------------------------------------------
 
@@ -241,6 +256,11 @@ CLIENTS = "test_object_clients"
 
 bug("open-object-evicted", OBJECT + "room.c",
     "if (!memfile_is_ours(x->fd)) {\n\t\t\tobject_touch(", "if (0) {\n\t\t\tobject_touch(", CLIENTS)
+bug("own-objects-not-sought-behind-others", OBJECT + "room.c",
+    "return own || lacks == -EUSERS ?", "return lacks == -EUSERS ?", "test_object_room")
+bug("memory-of-objects-without-shares", OBJECT + "table.c",
+    "return !a->user || a->user->accounts == t->accounts || a->user->cxl + bytes <= share;",
+    "(void)share;\n\treturn true;", "test_object_room")
 bug("open-version-not-held", OBJECT + "object.c",
     "x->state == OBJECT_RESIDENT && !memfile_is_ours(x->fd)", "0", CLIENTS)
 bug("copy-evicts-what-it-copies", OBJECT + "upload.c",

@@ -19,7 +19,7 @@ PLANTS = {
         "place/reclaim.c",
         "\t\tc->reclaim.quarantined[tier] -= bytes;\n",
         "\t\t;\n"),
-    "orphans-kept": ("place/prefix.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
+    "orphans-kept": ("place/prefix_drop.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
     "commit-offset-trusted": (
         "op/put_commit.c",
         "r->sqe.arg_offset > k->open.staging_bytes ||\n\t    bytes > k->open.staging_bytes "

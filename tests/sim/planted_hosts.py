@@ -60,8 +60,6 @@ PLANTS = {
         "s->epoch == epoch"),
     "log-with-holes": ("proto_agree.c", "!r->error && r->count == c->last - c->first + 1",
                        "!r->error"),
-    "deletions-end-with-an-own-epoch": (
-        "proto_agree.c", "r->mod ? r->first : 1", "r->deleted + 1"),
     "own-epoch-older-than-a-deletion": (
         "proto_agree.c", "if (s->epoch > r->epoch && r->first > 1 &&", "if (0 &&"),
     "deletion-brings-an-own-epoch": (

@@ -1,5 +1,6 @@
 """The floors of the core (tierd/core/signal.h): a function calls its own floor and those below it.
-What runs upward goes through the table of signals, which core.c wires, and no other way.
+What runs upward goes through the table of signals, which core.c wires, and no other way. On a floor
+files call each other one way, too, but for those that are one object.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,6 +20,20 @@ STATE = CORE + "state.h"
 FIELDS_MAX = 48
 SHARED_MAX = 2
 STATE_LINES = 300
+# Files that may call each other in circles, for they are one object. Folders end with a slash.
+OBJECTS = {
+    "the scheduler: its queues, its meters, the pools of what it lets go": ("io/",),
+    "making room: who leaves, and what moves so that others may": (
+        "place/evict.c", "place/evacuate.c"),
+    "the store's log, one struct drive each": ("log/",),
+    "how a page comes, by either path": ("move/",),
+    "a put": ("op/put.c", "op/put_commit.c", "op/put_place.c"),
+    "a stream": ("op/stream.c", "op/stream_end.c"),
+    "a conversation and its lead": ("hint/conversation.c", "hint/lead.c"),
+    "one recount, each part of which tells audit.c": ("audit/",),
+    "the core itself: how clients and contexts begin and end": (
+        "core.c", "context.c", "leave.c"),
+}
 
 
 def floor_of(path):
@@ -79,6 +94,73 @@ def floors(tree, rule):
         tree.find(CORE + "signal.h", 1, rule, f"{signals} signals, at most {SIGNALS_MAX}")
     print(f"# core: {' < '.join(FLOORS)}; {between} calls between floors, {len(found)} upward "
           f"calls, {signals} signals")
+    return None
+
+
+def file_calls(all_bodies):
+    """For each .c file, those whose functions it calls or takes the address of. What an inline
+    function of a header calls is called by who calls that one."""
+    static = re.compile(r"\s*static\b")
+    home, inline, own = {}, {}, {}
+    for path, name, _, body in all_bodies:
+        if path.endswith(".h"):
+            inline[name] = names_in(body)
+        elif static.match(body):
+            own.setdefault(path, set()).add(name)
+        else:
+            home[name] = path
+    calls = {path: set() for path, *_ in all_bodies if path.endswith(".c")}
+    for path, _, _, body in all_bodies:
+        if path not in calls:
+            continue
+        left, seen = names_in(body) - own.get(path, set()), set()
+        while left:
+            name = left.pop()
+            seen.add(name)
+            left |= inline.get(name, set()) - seen
+            if home.get(name, path) != path:
+                calls[path].add(home[name])
+    return calls
+
+
+def circles_of(calls):
+    """The sets of files that reach each other by calls, sorted; those of one file left out."""
+    reach = {}
+    for start in calls:
+        reach[start], left = set(), [start]
+        while left:
+            new = calls[left.pop()] - reach[start]
+            reach[start] |= new
+            left += new
+    found = {frozenset(b for b in reach[a] if a in reach[b]) for a in calls if a in reach[a]}
+    return sorted(sorted(circle) for circle in found)
+
+
+def is_of(path, members):
+    name = path[len(CORE):]
+    return any(name.startswith(m) if m.endswith("/") else name == m for m in members)
+
+
+def circles(tree, rule):
+    all_bodies = list(bodies(tree))
+    if not any("/" in path[len(CORE):] for path, *_ in all_bodies):
+        return "no folders in tierd/core"
+    calls, needed, larger = file_calls(all_bodies), set(), 0
+    all_circles = circles_of(calls)
+    for circle in all_circles:
+        of = {name: sum(is_of(path, members) for path in circle)
+              for name, members in OBJECTS.items()}
+        needed |= {name for name, files in of.items() if files > 1}
+        if len(circle) not in of.values():
+            larger += 1
+            tree.find(circle[0], 1, rule, "a circle of calls that is no one object: "
+                      + " ".join(path[len(CORE):] for path in circle))
+    for name, members in OBJECTS.items():
+        if name not in needed and sum(is_of(path, members) for path in calls) > 1:
+            tree.find(CORE + "signal.h", 1, rule, f"no circle of calls needs the object: {name} "
+                      "(tests/tidy/floors.py)")
+    print(f"# core: {len(calls)} files, {len(all_circles)} circles of calls, the largest of "
+          f"{max(map(len, all_circles), default=0)}; {larger} circles larger than one object")
     return None
 
 

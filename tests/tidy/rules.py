@@ -452,6 +452,7 @@ RULES = {
     "include-cycle": include_cycle,
     "layers": layers,
     "floors": floors.floors,
+    "circles": floors.circles,
     "state": floors.state,
     "opening": opening,
     "globals": globals_,

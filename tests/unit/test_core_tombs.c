@@ -457,6 +457,7 @@ static int32_t ask_of(uint32_t context, uint8_t op, uint16_t flags, uint32_t n)
 	struct abi_put_args *args = (void *)host.client[0].staging;
 	struct abi_sqe sqe = { .op = op, .flags = flags, .count = 1,
 			       .context_id = host.context[context].id };
+	int32_t rc;
 
 	host.answer.res = 1;
 	if (op == ABI_OP_DELETE) {
@@ -470,8 +471,9 @@ static int32_t ask_of(uint32_t context, uint8_t op, uint16_t flags, uint32_t n)
 		sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
 	}
 	assert_true(host_request(&host, 0, &sqe));
-	if (op == ABI_OP_DELETE || host.answer.res)
-		return one_host_answer();
+	rc = one_host_answer();
+	if (op == ABI_OP_DELETE || rc)
+		return rc;
 	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
 				.handle = host.answer.value, .arg_offset = HOST_PUT_DATA };
 	host.answer.res = 1;
@@ -539,6 +541,38 @@ static void test_one_key_deleted_in_both(void **state)
 	assert_false(is_there_in(0, 0) || is_there_in(1, 0));
 }
 
+#define FEW 8u /* blocks that the second context has room for */
+#define MORE (3 * FEW) /* those that are put; all but the last ones are deleted */
+
+/*
+ * A run that has no slot until deletions are known is looked for among those of its own context,
+ * though the other one deleted the same keys later.
+ */
+static void test_late_runs_are_voided_by_their_own(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	spec.blocks_max = FEW;
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	for (uint32_t i = 2; i-- > 0;)
+		for (uint32_t n = 0; n < MORE; n++) {
+			assert_int_equal(ask_of(i, ABI_OP_PUT_RESERVE, ABI_SQE_DURABLE, n), 0);
+			if (n < 2 * FEW)
+				ask_of(i, ABI_OP_DELETE, ABI_SQE_DURABLE, n);
+		}
+	both_again();
+	for (uint32_t n = 0; n < MORE; n++)
+		for (uint32_t i = 0; i < 2; i++)
+			if (is_there_in(i, n) != (n >= 2 * FEW))
+				fail_msg("context %u key %u is %s", i, n,
+					 is_there_in(i, n) ? "back" : "lost");
+	host_audit(&host);
+}
+
 /* What one context deletes the other one keeps, over crashes and the cleaner's rounds, too. */
 static void test_contexts_delete_for_themselves(void **state)
 {
@@ -593,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_one_makes_no_other_needed),
 		TEST(test_one_that_reaches_the_oldest_run_is_needed, set_up_few),
 		TEST(test_one_key_deleted_in_both, set_up_few),
+		TEST(test_late_runs_are_voided_by_their_own, set_up_few),
 		TEST(test_contexts_delete_for_themselves, set_up_few),
 	};
 

@@ -29,15 +29,31 @@ static void push(struct peer *p, uint32_t op)
 
 #define WORD(name) offsetof(struct abi_region_header, name), sizeof(uint32_t)
 
-/* The last look before a connection is parked is at one word more, which is only compared. */
+/* Of the header nothing else is read at all: what is the daemon's it keeps apart. */
+static void other_words(const struct reads *r, uint32_t looks)
+{
+	static const size_t words[] = {
+		offsetof(struct abi_region_header, sq_tail),
+		offsetof(struct abi_region_header, cq_head),
+		offsetof(struct abi_region_header, cq_wait),
+		offsetof(struct abi_region_header, goodbye),
+		sizeof(struct abi_region_header),
+	};
+	size_t at = 0;
+
+	reads_check(r, WORD(sq_tail), looks, "sq_tail");
+	for (uint32_t i = 1; i < COUNT(words) - 1; i++)
+		reads_check(r, words[i], sizeof(uint32_t), 1, "a word of the client");
+	for (uint32_t i = 0; i < COUNT(words); at = words[i++] + sizeof(uint32_t))
+		reads_check(r, at, words[i] - at, 0, "another word of the header");
+}
+
+/* The last look before a connection is parked is at sq_tail once more, which is only compared. */
 static void front_words(const struct reads *r, const struct peer *p)
 {
 	const struct abi_region_header *h = p->region;
 
-	reads_check(r, WORD(sq_tail), 2, "sq_tail");
-	reads_check(r, WORD(cq_head), 1, "cq_head");
-	reads_check(r, WORD(cq_wait), 1, "cq_wait");
-	reads_check(r, WORD(goodbye), 1, "goodbye");
+	other_words(r, h->sq_wake ? 2 : 1);
 	reads_check(r, h->sq_offset, h->sq_entries * sizeof(struct abi_sqe), 1, "an entry");
 	reads_check(r, h->cq_offset, h->cq_entries * sizeof(struct abi_cqe), 0, "an answer");
 	/* Whether a reader is open, and what it reads, when the socket has been closed. */

@@ -23,6 +23,7 @@
 
 static uint64_t asked; /* user_data of the entry that waits for its answer; atomic */
 static uint64_t answered_ns;
+static uint32_t wish; /* cq_wait, as it was looked at last */
 
 static bool hook_keep(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
 {
@@ -46,8 +47,8 @@ static void answer(void *arg)
 	cq[k->cq_tail % FAKE_CQ] = (struct abi_cqe){ .user_data = asked, .value = 1 };
 	atomic_store_release_u32(&k->region->cq_tail, ++k->cq_tail);
 	full_fence();
-	if (atomic_load_relaxed_u32(&k->region->cq_wait) &&
-	    write(k->event, &one, sizeof(one)) != sizeof(one))
+	wish = atomic_load_relaxed_u32(&k->region->cq_wait);
+	if (wish && write(k->event, &one, sizeof(one)) != sizeof(one))
 		return;
 }
 
@@ -133,36 +134,83 @@ static void poll_nothing(void *arg)
 	polled = tier_poll(w->t, &got, 1) == 1;
 }
 
-/* An answer before this instruction is taken, or the descriptor tells of it. False: it was over. */
-static bool is_told(struct world *w, tier_block b, void (*call)(void *arg), uint32_t at)
+static void look_at_the_wish(void *arg)
 {
-	struct step s = { .at = { at }, .happens = { answer }, .arg = w };
+	const struct world *w = arg;
 
-	ask(w, b);
+	wish = atomic_load_relaxed_u32(&w->fake->client[0].region->cq_wait);
+}
+
+/* The call, with no wish from before it, and what happens before this instruction. False: none. */
+static bool run_until(struct world *w, void (*call)(void *arg), uint32_t at,
+		      void (*happens)(void *arg))
+{
+	struct step s = { .at = { at }, .happens = { happens }, .arg = w };
+
+	atomic_store_relaxed_u32(&w->fake->client[0].region->cq_wait, 0);
 	polled = false;
 	step_run(&s, call);
 	if (s.count < at)
-		answer(w);
-	if (!polled && !is_ready(event_fd))
+		happens(w);
+	return s.count >= at;
+}
+
+/* The first instruction behind the wish to be woken. */
+static uint32_t find_the_wish(struct world *w, void (*call)(void *arg), uint32_t steps)
+{
+	uint32_t low = 1, high = steps;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		run_until(w, call, middle, look_at_the_wish);
+		if (wish)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/*
+ * An answer before this instruction is taken, or the descriptor tells of it; one that comes before
+ * the wish is taken, for behind that the ring is looked at once more. False: it was over.
+ */
+static bool is_told(struct world *w, tier_block b, void (*call)(void *arg), uint32_t at)
+{
+	bool in_time;
+
+	ask(w, b);
+	in_time = run_until(w, call, at, answer);
+	if (!polled && (!wish || !is_ready(event_fd)))
 		fail_msg("an answer before instruction %u is not told", at);
 	if (!polled)
 		assert_int_equal(tier_poll(w->t, &got, 1), 1);
 	assert_int_equal(got.user_data, 8);
 	while (is_ready(event_fd))
 		assert_int_equal(tier_poll(w->t, &got, 1), 0);
-	return s.count >= at;
+	return in_time;
 }
+
+#define WISH_NEAR 4u /* instructions on either side of it, one by one */
 
 static void at_any_instruction(struct world *w, void (*call)(void *arg))
 {
 	struct step whole = { .arg = w };
 	tier_block b = world_block(w, 1);
-	uint32_t steps, at = 1;
+	uint32_t steps, at = 1, before = 0, behind = 0;
 
 	steps = step_run(&whole, call);
 	assert_true(steps > 100);
 	while (is_told(w, b, call, at))
 		at += step_stride(steps);
+	at = find_the_wish(w, call, steps) - WISH_NEAR;
+	for (uint32_t i = 0; i < 2 * WISH_NEAR; i++) {
+		is_told(w, b, call, at + i);
+		before += !wish;
+		behind += wish != 0;
+	}
+	assert_true(before && behind);
 }
 
 /* When the caller has taken all there is, and when its descriptor is not ready at all. */

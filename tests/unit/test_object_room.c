@@ -162,6 +162,32 @@ static void test_a_user_has_a_share(void **state)
 	end();
 }
 
+/* More than a question looks at come first, all open: another's own are found behind them. */
+static void test_own_ones_leave_behind_what_others_hold(void **state)
+{
+	uint64_t charge = object_charge(SMALL), cxl = 400 * charge;
+	struct object_account *a, *b;
+	int opened[300];
+
+	(void)state;
+	begin(cxl);
+	a = account(ONE, 1);
+	b = account(OTHER, 2);
+	for (uint32_t i = 0; i < COUNT(opened); i++) {
+		assert_int_equal(make_room(&objects, a, 0, charge), 0);
+		opened[i] = memfile_share(bring(a, i, SMALL)->fd, O_RDONLY);
+		assert_true(opened[i] >= 0);
+	}
+	for (uint32_t i = 0; i < 200; i++) {
+		assert_int_equal(make_room(&objects, b, 0, charge), 0);
+		bring(b, i, SMALL);
+	}
+	assert_int_equal(b->resident, 100);
+	for (uint32_t i = 0; i < COUNT(opened); i++)
+		close(opened[i]);
+	end();
+}
+
 /* Names, descriptors and uploads: three quarters, also of who is alone. */
 static void test_tables_have_shares(void **state)
 {
@@ -200,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_a_list_that_tells_nothing),
 		cmocka_unit_test(test_many_leave_by_turns),
 		cmocka_unit_test(test_a_user_has_a_share),
+		cmocka_unit_test(test_own_ones_leave_behind_what_others_hold),
 		cmocka_unit_test(test_tables_have_shares),
 	};
 

@@ -432,6 +432,7 @@ static void tick(struct core *c)
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
+	block_retire_tick(c);
 	swap_tick(c);
 	trial_tick(c);
 	if (c->now_ns < c->next_slow_ns)

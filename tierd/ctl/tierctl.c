@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tierd/ctl/ctl.h"
 
@@ -92,6 +93,7 @@ static const struct ctl_verb verbs[] = {
 	  NULL },
 };
 
+#define ANSWER_BYTES 65536u /* what a pipe holds */
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
 static int help(FILE *to, int status)
@@ -228,6 +230,9 @@ int main(int argc, char **argv)
 	int c, count = 0;
 	char **words = argv;
 
+	/* One write: who reads an answer's first lines only is no reason to fail (grep -q). */
+	if (!isatty(STDOUT_FILENO))
+		setvbuf(stdout, NULL, _IOFBF, ANSWER_BYTES);
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:s:jhV", options, NULL)) != -1) {
 		if (c == 's')

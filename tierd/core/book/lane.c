@@ -75,14 +75,6 @@ uint64_t lanes_most(const struct lanes *l, uint64_t slots)
 	return bytes * (uint32_t)__builtin_popcount(l->named);
 }
 
-uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner)
-{
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS && account == LEDGER_NONE; tier++)
-		if (quota_of_clients(c, tier) && quota_limit(c, NULL, owner, tier).soft)
-			return owner % LANES;
-	return account % LANES;
-}
-
 void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane)
 {
 	struct policy_size size = lane_size(l, tier, lane);

@@ -52,9 +52,6 @@ uint64_t lanes_most(const struct lanes *l, uint64_t slots);
 struct core;
 struct context;
 
-/* Of the blocks that an account of salts and one of clients pay for from now on. */
-uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner);
-
 /* A lane's first block is about to be inserted: the instance's state. The lane is named. */
 void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane);
 

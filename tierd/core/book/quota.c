@@ -67,6 +67,15 @@ void quota_unname(struct core *c, struct context *x, uint32_t slot)
 	m->keep = 0;
 }
 
+/* The lane of blocks that an account of salts and one of clients pay for from now on. */
+static uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS && account == LEDGER_NONE; tier++)
+		if (quota_of_clients(c, tier) && quota_limit(c, NULL, owner, tier).soft)
+			return owner % LANES;
+	return account % LANES;
+}
+
 /* Who pays for the block from now on; before its first byte. */
 void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt, uint32_t owner)
 {

@@ -78,6 +78,23 @@ static uint64_t keys_bytes(const struct abi_sqe *q)
 	return (uint64_t)q->count * ABI_KEY_BYTES;
 }
 
+bool core_deleting(const struct core *c)
+{
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
+
+		if (r->phase != REQUEST_FREE && r->sqe.op == ABI_OP_DELETE && r->total)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t delete_lacks(const struct request *r)
+{
+	(void)r;
+	return ABI_TIER_NVME;
+}
+
 /* The total counts what became of the keys. */
 static void delete_view(const struct core *c, const struct request *r,
 			struct core_request_view *out)
@@ -93,5 +110,6 @@ const struct op_ops op_delete = {
 	.arg_bytes = keys_bytes,
 	.begin = delete_step,
 	.step = delete_step,
+	.lacks = delete_lacks,
 	.view = delete_view,
 };

@@ -214,12 +214,14 @@ static bool hold_all(struct core *c, struct request *r)
 	return true;
 }
 
-/* False: not all yet. */
-bool fetch_release(struct core *c, struct request *r)
+/* Let go of its blocks, each of which `then` (NULL = nobody) is told. False: not of all yet. */
+bool fetch_release_each(struct core *c, struct request *r,
+			void (*then)(struct core *c, struct request *r, uint32_t slot))
 {
 	size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
 							    : sizeof(struct abi_block_ref);
 
+	assert(r->answered && r->released <= r->held);
 	while (r->released < r->held) {
 		uint32_t slot;
 
@@ -232,11 +234,16 @@ bool fetch_release(struct core *c, struct request *r)
 		/* It was asked for: it is recent, also where only some of its pages came. */
 		block_used(c, r->ctx, slot, 1);
 		block_unhold(c, r->ctx, slot);
-		if (r->sqe.op == ABI_OP_MIGRATE)
-			migrate_released(c, r, slot);
+		if (then)
+			then(c, r, slot);
 	}
 	r->held = r->released = 0;
 	return true;
+}
+
+bool fetch_release(struct core *c, struct request *r)
+{
+	return fetch_release_each(c, r, NULL);
 }
 
 static bool page_ready(const struct request *r, struct abi_block_ref ref, uint32_t page)
@@ -305,25 +312,24 @@ static bool count_usable(struct core *c, struct request *r)
 static void fetch_end(struct core *c, struct request *r)
 {
 	uint32_t whole = r->sqe.op == ABI_OP_FETCH_PAGES ? r->total : r->held;
+	const struct op_ops *op = core_ops[r->sqe.op];
+	bool lost = r->error == -EIO;
 
 	r->ending = true;
 	if (!count_usable(c, r)) {
 		request_go_on(c, r);
 		return;
 	}
-	if (r->error == -EIO) {
+	if (lost) {
 		r->error = 0; /* told by status: the engine recomputes */
 		r->status = ABI_STATUS_MISS;
-	} else if ((r->late && r->usable < whole) || park_over(c, r)) {
-		r->status = ABI_STATUS_LATE;
-	} else if (r->usable < whole) {
-		r->status = ABI_STATUS_MISS; /* it was there, and its block has gone since */
+	} else if (r->usable < whole) { /* or it was there, and its block has gone since */
+		r->status = r->late ? ABI_STATUS_LATE : ABI_STATUS_MISS;
 	}
-	if (r->sqe.op == ABI_OP_PREFETCH && !park_protect(c, r)) {
+	if (op->came && !op->came(c, r, lost)) {
 		request_go_on(c, r);
 		return;
 	}
-	park_finished(c, r);
 	request_end(c, r, r->error, r->usable, r->protected_blocks);
 }
 
@@ -533,6 +539,11 @@ static uint64_t pages_bytes(const struct abi_sqe *q)
 	return (uint64_t)q->count * sizeof(struct abi_page_ref);
 }
 
+static uint32_t fetch_lacks(const struct request *r)
+{
+	return r->sqe.tier;
+}
+
 const struct op_ops op_fetch = {
 	.name = "fetch",
 	.tiers = ABI_MEM_TIERS,
@@ -540,6 +551,8 @@ const struct op_ops op_fetch = {
 	.arg_bytes = op_blocks_bytes,
 	.begin = fetch_begin,
 	.step = fetch_step,
+	.release = fetch_release,
+	.lacks = fetch_lacks,
 };
 
 const struct op_ops op_fetch_pages = {
@@ -549,4 +562,5 @@ const struct op_ops op_fetch_pages = {
 	.arg_bytes = pages_bytes,
 	.begin = fetch_begin,
 	.step = fetch_step,
+	.release = fetch_release,
 };

@@ -97,11 +97,16 @@ static void demote_step(struct core *c, struct request *r)
 }
 
 /* The fetch to CXL is over and holds the block no more: its copy in HBM leaves, if it may. */
-void migrate_released(struct core *c, struct request *r, uint32_t slot)
+static void migrate_released(struct core *c, struct request *r, uint32_t slot)
 {
 	if (r->sqe.tier == ABI_TIER_CXL && r->ctx->meta[slot].there[ABI_TIER_HBM].pages &&
 	    !(r->ctx->meta[slot].flags & BLOCK_DROPPED))
 		evict_block(c, r->ctx, slot, ABI_TIER_HBM);
+}
+
+static bool migrate_release(struct core *c, struct request *r)
+{
+	return fetch_release_each(c, r, migrate_released);
 }
 
 static void migrate_begin(struct core *c, struct request *r)
@@ -142,4 +147,5 @@ const struct op_ops op_migrate = {
 	.arg_bytes = op_blocks_bytes,
 	.begin = migrate_begin,
 	.step = migrate_step,
+	.release = migrate_release,
 };

@@ -12,6 +12,7 @@ struct op_ops {
 	/* Judged before it begins, in this order; then its arguments are copied. */
 	bool generation; /* the entry may name one */
 	uint32_t tiers;  /* targets: tiers below this one; 0 = it has none, whatever is there */
+	uint16_t flags;  /* ABI_SQE_* beside those that all may have */
 	bool (*fits)(const struct abi_sqe *q); /* mode, flags, counts; NULL = all do */
 	bool context; /* it names one that its client has attached, */
 	bool writes;  /* ... to write: it changes what is there, or others lose pages by it */
@@ -19,9 +20,21 @@ struct op_ops {
 	/* Each of these may end the request, at once or later. */
 	void (*begin)(struct core *c, struct request *r); /* NULL = there is nothing to do */
 	void (*step)(struct core *c, struct request *r);  /* when woken; NULL = ended by aborts */
+	/* A fetch has counted what came (lost: some could not be read) and answers next. False: not
+	 * yet, it asks again. */
+	bool (*came)(struct core *c, struct request *r, bool lost);
+	/* Answered, and nothing moves for it: r->held, r->stream go. False: not all yet. NULL = it
+	 * has none. */
+	bool (*release)(struct core *c, struct request *r);
+	/* A flush of a device failed: it looks anew at what it saw written. True: that goes to
+	 * another device, while there is one. NULL = false. */
+	bool (*flush_failed)(struct request *r);
+	uint32_t (*lacks)(const struct request *r); /* the tier that had no room; NULL = CXL */
 	/* What it left that outlives requests ends, or begins to; requests are seen to. */
 	void (*client_gone)(struct core *c, uint32_t client);
 	void (*context_gone)(struct core *c, struct context *x);
+	/* Does what it left keep the context? holds: only what holds blocks, and will let go. */
+	bool (*keeps)(const struct core *c, const struct context *x, bool holds);
 	/* For operators: what is not as for all (count, done). NULL = nothing. */
 	void (*view)(const struct core *c, const struct request *r, struct core_request_view *out);
 };
@@ -61,6 +74,8 @@ uint64_t request_next_deadline(const struct core *c);
 void fetch_begin(struct core *c, struct request *r);
 void fetch_step(struct core *c, struct request *r);
 bool fetch_release(struct core *c, struct request *r);
+bool fetch_release_each(struct core *c, struct request *r,
+			void (*then)(struct core *c, struct request *r, uint32_t slot));
 void fetch_resolve(struct core *c, struct request *r);
 uint64_t fetch_range_bytes(const struct request *r);
 uint32_t fetch_range_pages(const struct request *r);

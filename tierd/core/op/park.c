@@ -224,10 +224,9 @@ static void prefetch_step(struct core *c, struct request *r)
 }
 
 /* Would what is protected for it be so no longer? It is late then, also if all of it is there. */
-bool park_over(const struct core *c, const struct request *r)
+static bool park_over(const struct core *c, const struct request *r)
 {
-	return r->sqe.op == ABI_OP_PREFETCH && r->sqe.deadline_ns &&
-	       c->now_ns >= r->deadline_ns + PROTECT_NS;
+	return r->sqe.deadline_ns && c->now_ns >= r->deadline_ns + PROTECT_NS;
 }
 
 /* Is what it brought to be pinned? */
@@ -245,7 +244,7 @@ static bool park_guards(const struct core *c, const struct request *r)
  * All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). False:
  * there is more than one event looks at.
  */
-bool park_protect(struct core *c, struct request *r)
+static bool park_protect(struct core *c, struct request *r)
 {
 	struct pin_ask ask = {
 		.client = r->guard ? r->guard_client : r->client,
@@ -278,7 +277,7 @@ bool park_protect(struct core *c, struct request *r)
 }
 
 /* A parked prefetch's transfer is over: was it as long as foreseen? */
-void park_finished(struct core *c, const struct request *r)
+static void park_finished(struct core *c, const struct request *r)
 {
 	uint64_t foreseen = r->begun_ns + r->transfer_ns, slip = 0;
 
@@ -292,6 +291,17 @@ void park_finished(struct core *c, const struct request *r)
 		c->parked.slip_ns = (c->parked.slip_ns + slip) / 2;
 	else
 		c->parked.slip_ns -= (c->parked.slip_ns - slip) / 16;
+}
+
+static bool prefetch_came(struct core *c, struct request *r, bool lost)
+{
+	assert(!r->parked && r->ending);
+	if (!lost && park_over(c, r))
+		r->status = ABI_STATUS_LATE;
+	if (!park_protect(c, r))
+		return false;
+	park_finished(c, r);
+	return true;
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -405,5 +415,7 @@ const struct op_ops op_prefetch = {
 	.arg_bytes = op_blocks_bytes,
 	.begin = prefetch_begin,
 	.step = prefetch_step,
+	.came = prefetch_came,
+	.release = fetch_release,
 	.view = park_view,
 };

@@ -61,14 +61,8 @@ static inline uint64_t park_latest(uint64_t end_ns, uint64_t next_ns, uint64_t t
 /* park.c */
 bool park_may(const struct core *c, uint32_t account);
 void park_take(struct core *c, struct request *r);
-bool park_over(const struct core *c, const struct request *r);
-bool park_protect(struct core *c, struct request *r);
-void park_finished(struct core *c, const struct request *r);
 void park_tick(struct core *c);
 uint64_t park_next(const struct core *c);
-
-/* migrate.c */
-void migrate_released(struct core *c, struct request *r, uint32_t slot);
 
 /* stage.c: a place was taken; nothing came; a reader came; a page left before one did */
 void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);

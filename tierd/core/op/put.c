@@ -641,6 +641,14 @@ static void put_context_gone(struct core *c, struct context *x)
 			put_let_free(c, &c->puts.table[i]);
 }
 
+static bool put_keeps(const struct core *c, const struct context *x, bool holds)
+{
+	for (uint32_t i = 0; !holds && i < CORE_REQUESTS_MAX; i++)
+		if (c->puts.table[i].used && c->puts.table[i].ctx == x)
+			return true;
+	return false;
+}
+
 void put_tick(struct core *c)
 {
 	/* Those whose client has gone are committing all. */
@@ -668,6 +676,7 @@ static uint64_t reserve_bytes(const struct abi_sqe *q)
 
 const struct op_ops op_put_reserve = {
 	.name = "put-reserve",
+	.flags = ABI_SQE_APART,
 	.context = true,
 	.writes = true,
 	.arg_bytes = reserve_bytes,
@@ -675,6 +684,7 @@ const struct op_ops op_put_reserve = {
 	.step = put_reserve_step,
 	.client_gone = put_client_gone,
 	.context_gone = put_context_gone,
+	.keeps = put_keeps,
 };
 
 const struct op_ops op_put_abort = {

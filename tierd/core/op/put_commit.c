@@ -662,9 +662,27 @@ static void put_commit_begin(struct core *c, struct request *r)
 	put_commit_step(c, r);
 }
 
+/* A put that has copied all of its bytes wanted room in the store. */
+static uint32_t put_lacks(const struct request *r)
+{
+	return r->cursor == r->total ? ABI_TIER_NVME : ABI_TIER_CXL;
+}
+
+static bool put_flush_failed(struct request *r)
+{
+	struct put *p = r->put;
+
+	assert(!p || p->committing);
+	if (p)
+		p->written = p->look = p->begun = p->drives = 0;
+	return p;
+}
+
 const struct op_ops op_put_commit = {
 	.name = "put-commit",
 	.begin = put_commit_begin,
 	.step = put_commit_step,
+	.flush_failed = put_flush_failed,
+	.lacks = put_lacks,
 	.view = put_view,
 };

@@ -30,12 +30,10 @@ static void request_free(struct core *c, struct request *r)
 	assert(r->answered && !r->outstanding);
 	if (r->queued && r->phase == REQUEST_SPACE)
 		request_unqueue(c, r);
-	if (r->held && !fetch_release(c, r)) {
+	if ((r->held || r->stream) && !core_ops[r->sqe.op]->release(c, r)) {
 		request_go_on(c, r); /* its step comes back here */
 		return;
 	}
-	if (r->stream)
-		stream_detach(r);
 	if (r->queued)
 		return; /* in the run queue: request_run frees it */
 	r->phase = REQUEST_FREE;
@@ -57,15 +55,12 @@ static void request_free(struct core *c, struct request *r)
 	order_check(c, client);
 }
 
-/* Where room was lacking. A put that has copied all of its bytes wanted it in the store. */
+/* Where room was lacking. */
 static uint32_t short_of(const struct request *r)
 {
-	if (r->sqe.op == ABI_OP_FETCH)
-		return r->sqe.tier;
-	if (r->sqe.op == ABI_OP_DELETE ||
-	    (r->sqe.op == ABI_OP_PUT_COMMIT && r->cursor == r->total))
-		return ABI_TIER_NVME;
-	return ABI_TIER_CXL;
+	const struct op_ops *op = core_ops[r->sqe.op];
+
+	return op->lacks ? op->lacks(r) : ABI_TIER_CXL;
 }
 
 /* Send the completion, once. The request lives on until nothing moves for it. */
@@ -237,8 +232,7 @@ static int request_check(struct core *c, struct request *r)
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
 	if (!op)
 		return -ENOSYS;
-	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE |
-			 (q->op == ABI_OP_PUT_RESERVE ? ABI_SQE_APART : 0)))
+	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE | op->flags))
 		return -EINVAL;
 	if ((op->tiers && q->tier >= op->tiers) || (op->fits && !op->fits(q)))
 		return -EINVAL;
@@ -391,16 +385,17 @@ void request_flush_failed(struct core *c, const struct drive *dv)
 
 	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++) {
 		struct request *r = &c->requests.table[i];
+		const struct op_ops *op;
+		bool elsewhere;
 
 		if (r->phase == REQUEST_FREE || r->answered)
 			continue;
+		op = core_ops[r->sqe.op];
 		r->syncing = false;
-		if (r->put)
-			r->put->written = r->put->look = r->put->begun = r->put->drives = 0;
+		elsewhere = op->flush_failed && op->flush_failed(r);
 		if (r->phase != REQUEST_SYNC)
 			continue;
-		/* What a put brought is written to another device, while there is one. */
-		if ((r->put ? all : failing) && !r->error)
+		if ((elsewhere ? all : failing) && !r->error)
 			r->error = -EIO;
 		request_wake(c, r);
 	}
@@ -442,7 +437,7 @@ void request_tick(struct core *c)
 		struct request *r = &c->requests.table[i];
 
 		/* Puts see themselves that write-back has given their blocks up. */
-		if (r->phase == REQUEST_WRITTEN && !r->put && tombs_full(c))
+		if (r->phase == REQUEST_WRITTEN && r->tomb_seq && tombs_full(c))
 			request_abort(c, r, -ENOSPC);
 		if (r->phase == REQUEST_FREE || r->answered || r->deadline_ns > c->now_ns)
 			continue;
@@ -508,7 +503,10 @@ void request_owner_gone(struct core *c, const void *owner)
 	}
 }
 
-/* A request of the context, or of these one that holds blocks until it ends; or a stream. */
+/*
+ * A request of the context, or of these one that holds blocks until it ends; or what an operation
+ * has left.
+ */
 static bool any_of(const struct core *c, const struct context *x, bool holds)
 {
 	for (uint32_t i = 0; i < c->requests.high; i++) {
@@ -517,25 +515,14 @@ static bool any_of(const struct core *c, const struct context *x, bool holds)
 		if (r->phase != REQUEST_FREE && r->ctx == x && (!holds || (r->held && !r->parked)))
 			return true;
 	}
-	return stream_of_context(c, x);
-}
-
-bool core_deleting(const struct core *c)
-{
-	for (uint32_t i = 0; i < c->requests.high; i++) {
-		const struct request *r = &c->requests.table[i];
-
-		if (r->phase != REQUEST_FREE && r->sqe.op == ABI_OP_DELETE && r->total)
+	for (uint32_t op = 0; op < ABI_OP_COUNT; op++)
+		if (core_ops[op] && core_ops[op]->keeps && core_ops[op]->keeps(c, x, holds))
 			return true;
-	}
 	return false;
 }
 
 bool request_of_context(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
-		if (c->puts.table[i].used && c->puts.table[i].ctx == x)
-			return true;
 	return any_of(c, x, false);
 }
 

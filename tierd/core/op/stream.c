@@ -729,6 +729,8 @@ const struct op_ops op_stream = {
 	.arg_bytes = op_blocks_bytes,
 	.begin = stream_begin,
 	.step = stream_step,
+	.release = stream_release,
 	.client_gone = stream_client_gone,
 	.context_gone = stream_context_gone,
+	.keeps = stream_keeps,
 };

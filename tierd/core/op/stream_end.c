@@ -24,11 +24,13 @@ void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struc
 /* ---- letting go --------------------------------------------------------------------------- */
 
 /* Nothing moves for the request any more. */
-void stream_detach(struct request *r)
+bool stream_release(struct core *c, struct request *r)
 {
-	if (r->stream)
-		r->stream->request = NULL;
+	(void)c;
+	assert(r->stream->request == r);
+	r->stream->request = NULL;
 	r->stream = NULL;
+	return true;
 }
 
 void stream_over(struct core *c, struct stream *s)
@@ -252,8 +254,9 @@ void stream_context_gone(struct core *c, struct context *x)
 	end_all(c, CORE_CLIENTS_MAX, x);
 }
 
-bool stream_of_context(const struct core *c, const struct context *x)
+bool stream_keeps(const struct core *c, const struct context *x, bool holds)
 {
+	(void)holds;
 	for (uint32_t i = 0; i < c->streams.high; i++)
 		if (c->streams.table[i].used && c->streams.table[i].ctx == x)
 			return true;

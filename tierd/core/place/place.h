@@ -6,14 +6,14 @@
 #ifndef TIERD_CORE_PLACE_PLACE_H
 #define TIERD_CORE_PLACE_PLACE_H
 
+#include <assert.h>
+
 /* block.c */
-struct policy_hint block_hint(const struct core *c, const struct context *x, uint32_t slot);
 void block_leave_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
 void block_unnew(struct core *c, struct context *x, uint32_t slot);
 void block_commit(struct core *c, struct context *x, uint32_t slot);
-void block_drop(struct core *c, struct context *x, uint32_t slot);
 void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
 void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t page,
@@ -25,11 +25,36 @@ void block_unrefuse(struct context *x, uint32_t slot);
 void block_tier_hint(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void block_retire(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
-void block_unhold(struct core *c, struct context *x, uint32_t slot);
 void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
 uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
+
+/* block_drop.c */
+void block_drop(struct core *c, struct context *x, uint32_t slot);
+void block_retire(struct core *c, struct context *x, uint32_t slot);
+void block_retire_tick(struct core *c);
+void block_unhold(struct core *c, struct context *x, uint32_t slot);
+
+/* What orders of eviction are told of a block. */
+static inline struct policy_hint block_hint(const struct core *c, const struct context *x,
+					    uint32_t slot)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	const struct block_meta *m = &x->meta[slot];
+
+	return (struct policy_hint){
+		.now_ns = c->now_ns,
+		.depth = b->depth,
+		.parent = block_parent(x, slot),
+		.bytes = block_bytes(x, slot),
+		.salt = block_salt(x, slot),
+		.key = b->key,
+		.position = (uint64_t)b->depth * x->spec.geometry.block_tokens,
+		.brought = 1u << m->brought,
+		.joined = m->joined,
+		.last = m->last,
+	};
+}
 
 /* tables.c */
 int tables_open(struct core *c);
@@ -114,12 +139,32 @@ void lend_recall(struct core *c, struct context *x, uint32_t tier, uint32_t coun
 void lend_recall_index(struct core *c, struct context *x);
 bool lend_comes(const struct core *c);
 
+/* The page's place, just reserved, is one of the pool's. */
+static inline void stream_page_charge(struct core *c, struct context *x, uint32_t slot,
+				      uint32_t page, uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	assert(!stream_page_charged(d, tier));
+	d->streams[tier] |= STREAMS_POOL;
+	c->streamed[tier] += page_stride(x, page);
+}
+
+/* The place was given back, or is the cache's from now on. */
+static inline void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot,
+					uint32_t page, uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	if (!stream_page_charged(d, tier))
+		return;
+	assert(c->streamed[tier] >= page_stride(x, page));
+	d->streams[tier] &= (uint16_t)~STREAMS_POOL;
+	c->streamed[tier] -= page_stride(x, page);
+}
+
 /* stream_page.c */
 uint64_t stream_aside_unused(const struct core *c, uint32_t tier);
-void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			uint32_t tier);
-void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			  uint32_t tier);
 void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		       uint32_t tier);
 void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);

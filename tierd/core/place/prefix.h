@@ -54,6 +54,8 @@ bool prefix_binds(const struct context *x, uint32_t slot);
 
 /* It has left the index: those behind it follow. */
 void prefix_dropped(struct core *c, struct context *x, uint32_t slot);
+
+/* prefix_drop.c */
 void prefix_step(struct core *c);
 void prefix_tick(struct core *c);
 uint64_t prefix_next(const struct core *c);

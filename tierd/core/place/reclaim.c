@@ -621,29 +621,10 @@ uint64_t reclaim_next(const struct core *c)
 	return c->reclaim.quarantine_head && !s->running ? c->reclaim.next_ns : UINT64_MAX;
 }
 
-/* One after the other: who cannot now is not in the way of those behind him. */
-static void retry_unretired(struct core *c)
-{
-	for (uint32_t n = c->dropped.unretired.count;
-	     n && c->reclaim.free && !meter_spent(&c->meter); n--) {
-		struct context *x = c->context[c->dropped.unretired.head_ctx];
-		uint32_t slot = c->dropped.unretired.head;
-
-		block_retire(c, x, slot);
-		if (c->dropped.unretired.count < 2 || c->dropped.unretired.head != slot ||
-		    c->context[c->dropped.unretired.head_ctx] != x || meter_spent(&c->meter))
-			continue;
-		block_unlink(c, &c->dropped.unretired, x, slot);
-		block_link(c, &c->dropped.unretired, x, slot);
-	}
-}
-
 void reclaim_tick(struct core *c)
 {
 	if (c->reclaim.open && c->reclaim.open->count &&
 	    c->now_ns >= c->reclaim.open->since_ns + MS)
 		reclaim_flush(c);
 	scan_tick(c);
-	if (c->dropped.unretired.count)
-		retry_unretired(c);
 }

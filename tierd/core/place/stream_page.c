@@ -9,30 +9,6 @@
 
 #include "tierd/core/state.h"
 
-/* The page's place, just reserved, is one of the pool's. */
-void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			uint32_t tier)
-{
-	struct abi_page *d = index_page(&x->ix, slot, page);
-
-	assert(!stream_page_charged(d, tier));
-	d->streams[tier] |= STREAMS_POOL;
-	c->streamed[tier] += page_stride(x, page);
-}
-
-/* The place was given back, or is the cache's from now on. */
-void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			  uint32_t tier)
-{
-	struct abi_page *d = index_page(&x->ix, slot, page);
-
-	if (!stream_page_charged(d, tier))
-		return;
-	assert(c->streamed[tier] >= page_stride(x, page));
-	d->streams[tier] &= (uint16_t)~STREAMS_POOL;
-	c->streamed[tier] -= page_stride(x, page);
-}
-
 /* The cache takes the page over, there or still coming; nothing when it is not the pool's. */
 void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		       uint32_t tier)
