@@ -7,7 +7,8 @@ usage: hosts_strangers.py engines SOCKET          another user holds all connect
        hosts_strangers.py member ADDR:PORT DIR NAME COUNT  NAME holds so many connections,
                                                   until its standard input ends
        hosts_strangers.py probe ADDR:PORT DIR NAME DIGEST  what NAME is told of a context
-       hosts_strangers.py held ADDR:PORT DIR NAME  NAME's connection, until the host ends it
+       hosts_strangers.py held ADDR:PORT DIR NAME DIGEST EPOCH KEY...  NAME is granted blocks, and
+                                                  reads them once a line is there to read
        hosts_strangers.py etcd PORT               keeps leases, and has nothing else to say
 
 SPDX-License-Identifier: Apache-2.0
@@ -21,7 +22,8 @@ import sys
 
 MANY = 80
 HEADER = struct.Struct("<IHHII")
-HELLO, PROBE, ADMIN = 1, 2, 19
+HELLO, PROBE, ASK, ADMIN = 1, 2, 4, 19
+GRANT = struct.Struct("<IHHIIQiIIIQQ")
 
 
 def message(kind, body):
@@ -83,14 +85,23 @@ def probe(address, folder, name, digest):
     return s.recv(65536).hex()
 
 
-def held(address, folder, name):
+def held(address, folder, name, digest, epoch, *keys):
+    """A connection on which keys were asked for: what was granted is read when a line is there."""
     s = friend(address, folder, name)
-    print("held" if s else "turned away", flush=True)
     s.settimeout(60)
+    ask = struct.pack("<QQQ32sQII", 1, int(epoch), 0, bytes.fromhex(digest), 60 * 10**9, 0,
+                      len(keys))
+    s.sendall(message(ASK, ask + b"".join(map(bytes.fromhex, keys))))
+    *_, error, blocks, layers, _, lasts, size = GRANT.unpack(s.recv(GRANT.size))
+    print("held", error, blocks, flush=True)
+    sys.stdin.readline()
+    came = 0
     try:
-        sys.exit(bool(s.recv(1)))
+        while some := s.recv(1 << 16):
+            came += len(some)
     except (ConnectionError, ssl.SSLError):
         pass
+    print("all came" if came >= size else "cut off", came, size)
 
 
 def hosts(address, folder, name):
