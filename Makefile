@@ -142,8 +142,8 @@ CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 WAITING := crash-kills test_libtier_wait test_front_life test_tierctl test_libtier_edges \
            test_api_foresight test_front_ring test_libtier_attach test_api_pressure test_api_death \
            test_api_object test_api_object_races objects_programs hosts hosts_faults hosts_cut \
-           hosts_homes hosts_many test_tsan_lease sim-stops test_backend_nvme_file test_base_log \
-           test_store_repair
+           hosts_homes hosts_keys hosts_many test_tsan_lease sim-stops test_backend_nvme_file \
+           test_base_log test_store_repair
 
 # Each file is compiled as often as something is shown by it: what is installed (plain), what the
 # tests run (asan, and tsan for some), what clang says of all of it. Long programs start first, or

@@ -53,6 +53,7 @@
 #define NET_HOLDERS_MAX 8u
 #define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
 #define NET_OFFER_KEYS 64u
+#define NET_NAMES_MAX 16u /* of one ADMIN */
 
 #define NET_HELLO 1u
 #define NET_PROBE 2u
@@ -256,6 +257,7 @@ struct net_admin {
 	struct net_header header;
 	char verb[32];
 	char word[2][NET_NAME_BYTES];
+	/* share: names of hosts, NET_NAME_BYTES each, as many as the length has; none: all hosts */
 }; /* 176 bytes */
 
 struct net_text {

@@ -53,7 +53,8 @@ struct net_form net_form(uint16_t type)
 	case NET_PLACED:
 		return (struct net_form){ sizeof(struct net_placed), 0, 0 };
 	case NET_ADMIN:
-		return (struct net_form){ sizeof(struct net_admin), 0, 0 };
+		return (struct net_form){ sizeof(struct net_admin), NET_NAME_BYTES,
+					  NET_NAMES_MAX };
 	case NET_TEXT:
 		return (struct net_form){ sizeof(struct net_text), 1,
 					  NET_MESSAGE_MAX - sizeof(struct net_text) };
@@ -95,6 +96,9 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 	case NET_TEXT:
 		at = offsetof(struct net_text, bytes);
 		break;
+	case NET_ADMIN: /* it has no count but its length */
+		memcpy(&count, m + offsetof(struct net_header, length), sizeof(count));
+		return (count - (uint32_t)sizeof(struct net_admin)) / NET_NAME_BYTES;
 	default:
 		return 0;
 	}
@@ -119,6 +123,16 @@ static bool name_good(const char *name, size_t bytes, bool may_be_empty)
 
 	return length < bytes && (length || may_be_empty) && strspn(name, allowed) == length &&
 	       zero((const uint8_t *)name + length, bytes - length);
+}
+
+/* Items that are names. */
+static bool names_good(const uint8_t *names, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!name_good((const char *)names + (size_t)i * NET_NAME_BYTES, NET_NAME_BYTES,
+			       false))
+			return false;
+	return true;
 }
 
 static bool text_good(const char *text, size_t bytes)
@@ -223,5 +237,9 @@ int64_t net_check(const void *bytes, size_t have)
 	if (count > form.items_max || m.header.length != form.fixed + count * form.item ||
 	    !members_good(m.header.type, &m))
 		return -EPROTO;
-	return have < m.header.length ? 0 : (int64_t)m.header.length;
+	if (have < m.header.length)
+		return 0;
+	if (m.header.type == NET_ADMIN && !names_good((const uint8_t *)bytes + form.fixed, count))
+		return -EPROTO;
+	return (int64_t)m.header.length;
 }

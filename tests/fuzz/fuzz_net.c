@@ -56,6 +56,8 @@ static void check_members(const void *m, uint16_t type)
 		check_name(admin->verb, sizeof(admin->verb));
 		check_name(admin->word[0], NET_NAME_BYTES);
 		check_name(admin->word[1], NET_NAME_BYTES);
+		for (size_t at = sizeof(*admin); at < admin->header.length; at += NET_NAME_BYTES)
+			check_name((const char *)m + at, NET_NAME_BYTES);
 	} else if (type == NET_ASK) {
 		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_KEYS_MAX);
 	} else if (type == NET_PAGES) {
@@ -248,6 +250,10 @@ void fuzz_seeds(void)
 	struct net_want want = { .context = "kv", .count = 1 };
 	struct net_placed placed = { .host = "A", .text = "why" };
 	struct net_admin admin = { .verb = "share", .word = { "kv" } };
+	struct {
+		struct net_admin m;
+		char name[2][NET_NAME_BYTES];
+	} names = { .m = admin, .name = { "A", "b.c-d_9" } };
 	struct net_text text = { .bytes = 2 };
 	struct net_offer offer = { .id = 1, .depth = 2, .count = 3 };
 	struct net_hold hold = { .id = 1, .count = 2 };
@@ -279,6 +285,9 @@ void fuzz_seeds(void)
 	put(&s, &layer, NET_LAYER, 0);
 	put(&s, &placed, NET_PLACED, 0);
 	put(&s, &admin, NET_ADMIN, 0);
+	names.m.header = admin.header;
+	names.m.header.length = sizeof(names);
+	fuzz_put(&s, &names, sizeof(names));
 	put(&s, &text, NET_TEXT, 2);
 	fuzz_seed_end(&s, "local");
 }

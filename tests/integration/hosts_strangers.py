@@ -6,6 +6,9 @@ usage: hosts_strangers.py engines SOCKET          another user holds all connect
        hosts_strangers.py certificate ADDR:PORT DIR NAME  DIR's certificate says more than NAME
        hosts_strangers.py member ADDR:PORT DIR NAME COUNT  NAME holds so many connections,
                                                   until its standard input ends
+       hosts_strangers.py probe ADDR:PORT DIR NAME DIGEST  what NAME is told of a context
+       hosts_strangers.py held ADDR:PORT DIR NAME DIGEST EPOCH KEY...  NAME is granted blocks, and
+                                                  reads them once a line is there to read
        hosts_strangers.py etcd PORT               keeps leases, and has nothing else to say
 
 SPDX-License-Identifier: Apache-2.0
@@ -19,7 +22,8 @@ import sys
 
 MANY = 80
 HEADER = struct.Struct("<IHHII")
-HELLO, ADMIN = 1, 19
+HELLO, PROBE, ASK, ADMIN = 1, 2, 4, 19
+GRANT = struct.Struct("<IHHIIQiIIIQQ")
 
 
 def message(kind, body):
@@ -71,6 +75,35 @@ def hold(address, folder, name, count):
     sys.stdin.read()
 
 
+def probe(address, folder, name, digest):
+    """The answer to a question about one key, as it came."""
+    s = friend(address, folder, name)
+    if s is None:
+        return "turned away"
+    key = bytes(32)
+    s.sendall(message(PROBE, struct.pack("<QQ32sII", 1, 1, bytes.fromhex(digest), 1, 0) + key))
+    return s.recv(65536).hex()
+
+
+def held(address, folder, name, digest, epoch, *keys):
+    """A connection on which keys were asked for: what was granted is read when a line is there."""
+    s = friend(address, folder, name)
+    s.settimeout(60)
+    ask = struct.pack("<QQQ32sQII", 1, int(epoch), 0, bytes.fromhex(digest), 60 * 10**9, 0,
+                      len(keys))
+    s.sendall(message(ASK, ask + b"".join(map(bytes.fromhex, keys))))
+    *_, error, blocks, layers, _, lasts, size = GRANT.unpack(s.recv(GRANT.size))
+    print("held", error, blocks, flush=True)
+    sys.stdin.readline()
+    came = 0
+    try:
+        while some := s.recv(1 << 16):
+            came += len(some)
+    except (ConnectionError, ssl.SSLError):
+        pass
+    print("all came" if came >= size else "cut off", came, size)
+
+
 def hosts(address, folder, name):
     held = [socket.create_connection(address, 5, ("127.0.0.2", 0)) for _ in range(MANY)]
     print("answered" if member(address, folder, name) else "turned away", len(held))
@@ -103,6 +136,10 @@ def main():
             hosts((host, int(port)), *sys.argv[3:])
         elif what == "member":
             hold((host, int(port)), *sys.argv[3:])
+        elif what == "probe":
+            print(probe((host, int(port)), *sys.argv[3:]))
+        elif what == "held":
+            held((host, int(port)), *sys.argv[3:])
         else:
             print("answered" if member((host, int(port)), *sys.argv[3:]) else "turned away")
 

@@ -421,6 +421,31 @@ static void test_a_message_is_as_long_as_it_says(void **state)
 	assert_int_equal(net_check(bytes, sizeof(bytes)), sizeof(m) + 64);
 }
 
+/* Names behind an operator's words: as many as its length says, each one a name. */
+static void test_names_are_judged(void **state)
+{
+	struct {
+		struct net_admin m;
+		char name[2][NET_NAME_BYTES];
+	} m = { .m = { .header = { NET_MAGIC, NET_VERSION, NET_ADMIN, sizeof(m), 0 },
+		       .verb = "share", .word = { "kv" } },
+		.name = { "A", "b.c-d_9" } };
+
+	(void)state;
+	assert_int_equal(net_check(&m, sizeof(m)), sizeof(m));
+	m.name[1][0] = '\n';
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+	assert_int_equal(net_check(&m, sizeof(m) - 1), 0);
+	m.m.header.length -= NET_NAME_BYTES;
+	assert_int_equal(net_check(&m, sizeof(m)), sizeof(m) - NET_NAME_BYTES);
+	memset(m.name[0], 0, NET_NAME_BYTES);
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+	m.m.header.length--;
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+	m.m.header.length = sizeof(m.m) + (NET_NAMES_MAX + 1) * NET_NAME_BYTES;
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+}
+
 static void test_a_message_that_is_none_is_refused(void **state)
 {
 	struct net_ask m = an_ask(0);
@@ -463,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_estimates_follow_the_slower_of_wire_and_device),
 		cmocka_unit_test(test_anchors_are_few_and_have_both_ends),
 		cmocka_unit_test(test_a_message_is_as_long_as_it_says),
+		cmocka_unit_test(test_names_are_judged),
 		cmocka_unit_test(test_a_message_that_is_none_is_refused),
 	};
 

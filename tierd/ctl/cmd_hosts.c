@@ -69,26 +69,51 @@ static char *receive(int fd, int32_t *error)
 	return m;
 }
 
-/* word: two at most, NULL where there is none. */
-static int ask_net(struct ctl *ctl, const char *verb, const char *const word[2], json_t **answer)
+/* A question, and names that it may have. */
+struct question {
+	struct net_admin m;
+	char name[NET_NAMES_MAX][NET_NAME_BYTES];
+};
+
+static int add_names(struct ctl *ctl, struct question *q, const char *list)
 {
-	struct net_admin q = {
-		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_ADMIN,
-			    .length = sizeof(q) },
+	size_t length;
+
+	for (uint32_t i = 0; list; i++, list = list[length] ? list + length + 1 : NULL) {
+		length = strcspn(list, ",");
+		if (i == NET_NAMES_MAX)
+			return ctl_usage(ctl, "hosts are %u at most", NET_NAMES_MAX);
+		if (!length || length >= NET_NAME_BYTES)
+			return ctl_usage(ctl, "\"%.64s\" does not begin with a host's name", list);
+		memcpy(q->name[i], list, length);
+		q->m.header.length += NET_NAME_BYTES;
+	}
+	return CTL_OK;
+}
+
+/* word: two at most, NULL where there is none; names: with commas, or NULL. */
+static int ask_net(struct ctl *ctl, const char *verb, const char *const word[2], const char *names,
+		   json_t **answer)
+{
+	struct question q = {
+		.m.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_ADMIN,
+			      .length = sizeof(q.m) },
 	};
 	char *m CLEANUP_FREE = NULL;
 	int fd CLEANUP_CLOSE = -1;
-	int rc = open_socket(ctl, &fd);
+	int rc = add_names(ctl, &q, names);
 	int32_t error = 0;
 
+	if (rc == CTL_OK)
+		rc = open_socket(ctl, &fd);
 	if (rc != CTL_OK)
 		return rc;
-	snprintf(q.verb, sizeof(q.verb), "%s", verb);
+	snprintf(q.m.verb, sizeof(q.m.verb), "%s", verb);
 	for (uint32_t i = 0; i < 2 && word[i]; i++)
-		if ((size_t)snprintf(q.word[i], sizeof(q.word[i]), "%s", word[i]) >=
-		    sizeof(q.word[i]))
+		if ((size_t)snprintf(q.m.word[i], sizeof(q.m.word[i]), "%s", word[i]) >=
+		    sizeof(q.m.word[i]))
 			return ctl_usage(ctl, "\"%.64s\" is too long", word[i]);
-	if (send(fd, &q, sizeof(q), MSG_NOSIGNAL) == sizeof(q))
+	if (send(fd, &q, q.m.header.length, MSG_NOSIGNAL) == (ssize_t)q.m.header.length)
 		m = receive(fd, &error);
 	*answer = m ? json_loads(m + sizeof(struct net_text), 0, NULL) : NULL;
 	if (!*answer) {
@@ -157,10 +182,12 @@ static int show(const json_t *answer, uint32_t terminal)
 		       " tierd-net --fleet ANOTHER");
 	printf("\nshared:");
 	for (size_t i = 0; i < json_array_size(contexts); i++)
-		printf(" %s (epoch %s%s)", ctl_text(a, json_array_get(contexts, i), "name"),
+		printf(" %s (epoch %s%s%s)", ctl_text(a, json_array_get(contexts, i), "name"),
 		       ctl_count(b, json_array_get(contexts, i), "epoch"),
 		       json_is_true(json_at(json_array_get(contexts, i), "strict")) ? ", strict" :
-										      "");
+										      "",
+		       json_array_size(json_at(json_array_get(contexts, i), "with")) ?
+			       ", with some" : "");
 	printf("%s\n", json_array_size(contexts) ? "" : " nothing; tierctl context share NAME");
 	show_homes(json_at(answer, "homes"));
 	return show_peers(answer, terminal);
@@ -169,7 +196,7 @@ static int show(const json_t *answer, uint32_t terminal)
 int ctl_hosts(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ask_net(ctl, "hosts", (const char *const[]){ NULL, NULL }, &answer);
+	int rc = ask_net(ctl, "hosts", (const char *const[]){ NULL, NULL }, NULL, &answer);
 
 	(void)argc;
 	(void)argv;
@@ -178,10 +205,11 @@ int ctl_hosts(struct ctl *ctl, int argc, char **argv)
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-static int act(struct ctl *ctl, const char *verb, const char *const word[2], const char *done)
+static int act(struct ctl *ctl, const char *verb, const char *const word[2], const char *names,
+	       const char *done)
 {
 	json_t *answer;
-	int rc = ask_net(ctl, verb, word, &answer);
+	int rc = ask_net(ctl, verb, word, names, &answer);
 
 	if (rc != CTL_OK)
 		return rc;
@@ -196,7 +224,7 @@ static int act(struct ctl *ctl, const char *verb, const char *const word[2], con
 int ctl_hosts_forget(struct ctl *ctl, int argc, char **argv)
 {
 	(void)argc;
-	return act(ctl, "forget", (const char *const[]){ argv[0], NULL },
+	return act(ctl, "forget", (const char *const[]){ argv[0], NULL }, NULL,
 		   "forgotten, until it is a member again");
 }
 
@@ -206,22 +234,33 @@ int ctl_hosts_epoch(struct ctl *ctl, int argc, char **argv)
 
 	if (value && (!*value || strspn(value, "0123456789") != strlen(value) || value[0] == '0'))
 		return ctl_usage(ctl, "epoch \"%.64s\" is not a number from 1 on", value);
-	return act(ctl, "epoch", (const char *const[]){ argv[0], value },
+	return act(ctl, "epoch", (const char *const[]){ argv[0], value }, NULL,
 		   "all blocks so far are invalid, on every host");
 }
 
 int ctl_context_share(struct ctl *ctl, int argc, char **argv)
 {
-	const char *how = argc == 2 ? argv[1] : NULL;
+	const char *how = NULL, *names = NULL;
 
-	if (how && strcmp(how, "strict") != 0)
-		return ctl_usage(ctl, "\"%.64s\" is not \"strict\"", how);
-	return act(ctl, "share", (const char *const[]){ argv[0], how },
-		   "shared with the other hosts of the fleet");
+	if (!argc || argv[0][0] == '-')
+		return ctl_usage(ctl, "an argument is missing");
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "strict") == 0)
+			how = argv[i];
+		else if (strcmp(argv[i], "--with") == 0 && i + 1 < argc && *argv[i + 1])
+			names = argv[++i];
+		else
+			return ctl_usage(ctl, "\"%.64s\" is neither \"strict\" nor --with "
+					      "HOST,HOST...", argv[i]);
+	}
+	return act(ctl, "share", (const char *const[]){ argv[0], how }, names,
+		   names ? "shared with the hosts that were named" :
+			   "shared with the other hosts of the fleet");
 }
 
 int ctl_context_unshare(struct ctl *ctl, int argc, char **argv)
 {
 	(void)argc;
-	return act(ctl, "unshare", (const char *const[]){ argv[0], NULL }, "shared no longer");
+	return act(ctl, "unshare", (const char *const[]){ argv[0], NULL }, NULL,
+		   "shared no longer");
 }

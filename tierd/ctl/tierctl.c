@@ -30,7 +30,7 @@ static const struct ctl_verb verbs[] = {
 	  ctl_context_remove, NULL },
 	{ "context", "epoch", 1, 2, "NAME [VALUE]", "invalidate all blocks stored so far",
 	  ctl_context_epoch, NULL },
-	{ "context", "share", 1, 2, "NAME [strict]",
+	{ "context", "share", 1, CTL_OPTIONS, "NAME [strict] [--with HOST,HOST...]",
 	  "let other hosts read it, and read theirs (tierd-net)",
 	  ctl_context_share, NULL },
 	{ "context", "unshare", 1, 1, "NAME", "no longer", ctl_context_unshare, NULL },

@@ -82,6 +82,8 @@ void box_event(struct node *n, struct offer *o, const struct share *s, const str
 {
 	struct net_offer of = { .epoch = e->epoch, .depth = e->depth };
 
+	if (!share_with(s, n->config.box))
+		return;
 	if (e->kind != TIER_EVENT_STORED || e->depth > NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS)
 		return;
 	memcpy(of.context, s->agreed.digest, sizeof(of.context));
@@ -150,7 +152,7 @@ void *box_run(void *arg)
 
 	while (t && !node_stopped(n, TURN_NS))
 		while (!node_stopped(n, 0) && next(n, t)) {
-			struct share *s = share_digest(n, t->offer.m.context);
+			struct share *s = share_digest(n, t->offer.m.context, NULL);
 			int place = s ? place_of(n, t->from) : -ENOENT;
 
 			if (place >= 0)

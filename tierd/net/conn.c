@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
@@ -214,19 +215,33 @@ bool conn_readable(struct conn *c)
 
 /* ---- TLS ----------------------------------------------------------------------------------- */
 
+/* Who is struck out: a list of each authority, if there is the file. */
+static bool load_crl(SSL_CTX *tls, const char *path)
+{
+	X509_STORE *store = SSL_CTX_get_cert_store(tls);
+	X509_LOOKUP *lookup;
+
+	if (access(path, F_OK))
+		return errno == ENOENT;
+	lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+	return lookup && X509_load_crl_file(lookup, path, X509_FILETYPE_PEM) > 0 &&
+	       X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+}
+
 SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes)
 {
 	SSL_CTX *tls = SSL_CTX_new(TLS_method());
-	char ca[4096], cert[4096], key[4096];
+	char ca[4096], cert[4096], key[4096], crl[4096];
 
 	snprintf(ca, sizeof(ca), "%s/ca.pem", folder);
 	snprintf(cert, sizeof(cert), "%s/cert.pem", folder);
 	snprintf(key, sizeof(key), "%s/key.pem", folder);
+	snprintf(crl, sizeof(crl), "%s/crl.pem", folder);
 	if (tls && SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) &&
 	    SSL_CTX_load_verify_locations(tls, ca, NULL) &&
 	    SSL_CTX_use_certificate_chain_file(tls, cert) == 1 &&
 	    SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) == 1 &&
-	    SSL_CTX_check_private_key(tls)) {
+	    SSL_CTX_check_private_key(tls) && load_crl(tls, crl)) {
 		/* Who hangs up without a word is gone: messages have their lengths. */
 		SSL_CTX_set_options(tls, SSL_OP_IGNORE_UNEXPECTED_EOF);
 		SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
@@ -242,7 +257,9 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes)
 		return tls;
 	}
 	snprintf(text, text_bytes, "%s: ca.pem, cert.pem (this host's name as its common name) and "
-				   "key.pem must be there and agree", folder);
+				   "key.pem must be there and agree; crl.pem, if it is, be a list",
+		 folder);
+	ERR_clear_error();
 	SSL_CTX_free(tls);
 	return NULL;
 }
@@ -258,11 +275,86 @@ static bool common_name(const X509 *cert, char name[NET_NAME_BYTES])
 	       strlen(name) == (size_t)length;
 }
 
-static int handshake(struct conn *c, SSL_CTX *tls, bool server, uint64_t deadline_ns)
+static SSL_CTX *tls_of(struct conn_self *self)
 {
+	LOCK_SCOPE(&self->lock);
+	if (self->tls)
+		SSL_CTX_up_ref(self->tls);
+	return self->tls;
+}
+
+/* Would its peer's certificate be taken by these? */
+static bool still_good(const struct conn *c, SSL_CTX *tls)
+{
+	X509_STORE_CTX *v = X509_STORE_CTX_new();
+	bool good = v &&
+		    X509_STORE_CTX_init(v, SSL_CTX_get_cert_store(tls),
+					sk_X509_value(c->chain, 0), c->chain) &&
+		    X509_verify_cert(v) == 1;
+
+	X509_STORE_CTX_free(v);
+	ERR_clear_error();
+	return good;
+}
+
+uint32_t conn_use_tls(struct conn_self *self, SSL_CTX *tls)
+{
+	uint32_t ended = 0;
+
+	LOCK_SCOPE(&self->lock);
+	SSL_CTX_free(self->tls);
+	self->tls = tls;
+	for (struct conn *c = self->all; c; c = c->next)
+		if (!still_good(c, tls)) {
+			shutdown(c->fd, SHUT_RDWR); /* its thread finds it hung up */
+			ended++;
+		}
+	return ended;
+}
+
+bool conn_newest(const struct conn *c)
+{
+	if (!c->ssl)
+		return true;
+	LOCK_SCOPE(&c->self->lock);
+	return SSL_get_SSL_CTX(c->ssl) == c->self->tls;
+}
+
+/* One of all, unless it is not good by certificates that came meanwhile. */
+static int enroll(struct conn *c)
+{
+	struct conn_self *self = c->self;
+	STACK_OF(X509) *chain = X509_chain_up_ref(SSL_get0_verified_chain(c->ssl));
+
+	if (!chain)
+		return -ENOMEM;
+	LOCK_SCOPE(&self->lock);
+	c->chain = chain;
+	c->next = self->all;
+	self->all = c;
+	return SSL_get_SSL_CTX(c->ssl) == self->tls || still_good(c, self->tls) ? 0 : -EACCES;
+}
+
+static void leave(struct conn *c)
+{
+	struct conn **at = &c->self->all;
+
+	LOCK_SCOPE(&c->self->lock);
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+}
+
+/* Bare: nothing. */
+static int handshake(struct conn *c, bool server, uint64_t deadline_ns)
+{
+	SSL_CTX *tls = tls_of(c->self);
 	int rc;
 
+	if (!tls)
+		return 0;
 	c->ssl = SSL_new(tls);
+	SSL_CTX_free(tls);
 	if (!c->ssl || !SSL_set_fd(c->ssl, c->fd))
 		return -ENOMEM;
 	while ((rc = server ? SSL_accept(c->ssl) : SSL_connect(c->ssl)) != 1) {
@@ -270,7 +362,7 @@ static int handshake(struct conn *c, SSL_CTX *tls, bool server, uint64_t deadlin
 		if (rc)
 			return rc == -EPROTO ? -EACCES : rc;
 	}
-	return common_name(SSL_get0_peer_certificate(c->ssl), c->peer) ? 0 : -EACCES;
+	return common_name(SSL_get0_peer_certificate(c->ssl), c->peer) ? enroll(c) : -EACCES;
 }
 
 /* ---- greeting ------------------------------------------------------------------------------ */
@@ -323,22 +415,25 @@ void conn_close(struct conn *c)
 {
 	if (!c)
 		return;
+	if (c->chain)
+		leave(c);
+	sk_X509_pop_free(c->chain, X509_free);
 	SSL_free(c->ssl);
 	close(c->fd);
 	free(c->message);
 	free(c);
 }
 
-int conn_accept(struct conn **out, const struct conn_self *self, int fd, uint64_t deadline_ns)
+int conn_accept(struct conn **out, struct conn_self *self, int fd, uint64_t deadline_ns)
 {
 	struct conn *c = conn_new(fd, self->stop);
-	int one = 1, rc = 0;
+	int one = 1, rc;
 
 	if (!c)
 		return -ENOMEM;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (self->tls)
-		rc = handshake(c, self->tls, true, deadline_ns);
+	c->self = self;
+	rc = handshake(c, true, deadline_ns);
 	if (rc == 0)
 		rc = take_hello(c, deadline_ns);
 	if (rc == 0)
@@ -399,10 +494,10 @@ static int connect_to(const char *address, int stop, uint64_t deadline_ns)
 	return take_fd(&fd);
 }
 
-int conn_open(struct conn **out, const struct conn_self *self, const char *address,
+int conn_open(struct conn **out, struct conn_self *self, const char *address,
 	      const char *name, uint64_t deadline_ns)
 {
-	int fd = connect_to(address, self->stop, deadline_ns), rc = 0;
+	int fd = connect_to(address, self->stop, deadline_ns), rc;
 	struct conn *c;
 
 	if (fd < 0)
@@ -410,8 +505,8 @@ int conn_open(struct conn **out, const struct conn_self *self, const char *addre
 	c = conn_new(fd, self->stop);
 	if (!c)
 		return -ENOMEM;
-	if (self->tls)
-		rc = handshake(c, self->tls, false, deadline_ns);
+	c->self = self;
+	rc = handshake(c, false, deadline_ns);
 	if (rc == 0)
 		rc = send_hello(c, self, deadline_ns);
 	if (rc == 0)

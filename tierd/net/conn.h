@@ -12,6 +12,9 @@
 #include <sys/uio.h>
 
 #include "libtier/abi/net.h"
+#include "libtier/base/lock.h"
+
+struct conn_self;
 
 struct conn {
 	int fd;
@@ -21,28 +24,40 @@ struct conn {
 	uint64_t incarnation;
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
 	bool used;        /* has answered before: it may have gone stale in the pool */
-	struct conn *next;
+	struct conn_self *self; /* NULL = local */
+	STACK_OF(X509) *chain;  /* the peer's certificate first; NULL = bare */
+	struct conn *next;      /* self.lock, with a chain */
 };
 
-/* ca.pem, cert.pem and key.pem of a folder; NULL with why in text. */
+/* ca.pem, cert.pem, key.pem and perhaps crl.pem of a folder; NULL with why in text. */
 SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
 
-/* Own names in HELLO. */
+/* Own names in HELLO, and all connections to other hosts that are in TLS. */
 struct conn_self {
-	SSL_CTX *tls; /* NULL = bare */
 	const char *name;
 	uint64_t incarnation;
 	int stop; /* an eventfd: readable once the process ends */
+	struct lock lock; /* the last one that is taken */
+	SSL_CTX *tls GUARDED_BY(lock); /* NULL = bare */
+	struct conn *all GUARDED_BY(lock);
 };
+
+/*
+ * From now on these certificates (taken over) are those of new connections. Those that are there go
+ * on where the peer's certificate is good by them, too; the others end at once. Returns how many.
+ */
+uint32_t conn_use_tls(struct conn_self *self, SSL_CTX *tls);
+/* Is it of the certificates that new ones have? */
+bool conn_newest(const struct conn *c);
 
 /*
  * Connect to "host:port" and exchange HELLO with the peer, who must be called `name`. Errors:
  * -EACCES the certificate is not its, -EPROTO, -ETIMEDOUT, -ECONNREFUSED ...
  */
-int conn_open(struct conn **out, const struct conn_self *self, const char *address,
+int conn_open(struct conn **out, struct conn_self *self, const char *address,
 	      const char *name, uint64_t deadline_ns);
 /* The same on an accepted socket, which is taken over in any case. */
-int conn_accept(struct conn **out, const struct conn_self *self, int fd, uint64_t deadline_ns);
+int conn_accept(struct conn **out, struct conn_self *self, int fd, uint64_t deadline_ns);
 /* A UNIX socket, taken over: no HELLO. */
 int conn_local(struct conn **out, int fd, int stop);
 void conn_close(struct conn *c);

@@ -133,7 +133,7 @@ static int write_context(struct caller *r, const struct agree_call *c)
 	const char *name = "";
 
 	for (uint32_t i = 0; i < r->shares; i++)
-		if (memcmp(r->share[i]->agreed.digest, c->digest, 32) == 0)
+		if (memcmp(r->share[i]->agreed.digest, c->digest, 32) == 0 && !r->share[i]->names)
 			name = r->share[i]->name;
 	path_of(path, "context", c->digest, NULL);
 	json_array_append_new(parts, etcd_to_put(r->e, path,

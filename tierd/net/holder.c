@@ -59,7 +59,7 @@ static uint64_t reattached(const struct node *n)
 static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch, uint64_t deleted,
 		      struct share **out)
 {
-	struct share *s = share_digest(h->n, digest);
+	struct share *s = share_digest(h->n, digest, h->c->peer);
 	int rc = s ? share_grants(h->n, s, epoch, deleted) : -ENOENT;
 
 	if (s && rc)
@@ -315,8 +315,10 @@ static int send_frame(struct holder *h, struct grant *g)
 	struct cursor at;
 	struct net_word word;
 	bool more = serve_frame(&g->serve, &h->frame.m, &at);
-	int rc = bring(h, g, &at);
+	int rc = share_lasts(h->n, g->share) ? bring(h, g, &at) : -ENOENT;
 
+	if (members_place(h->n, h->c->peer) != h->place)
+		return -EACCES; /* struck out meanwhile */
 	if (rc) {
 		serve_end(&g->serve, rc, &word);
 		return say(h, g, &word);

@@ -262,7 +262,7 @@ static json_t *describe(struct node *n, const struct ucred *who)
 	bool full;
 	json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", n->config.name, "listen",
 			      n->config.listen, "fleet", n->config.fleet, "etcd", n->config.etcd,
-			      "tls", n->self.tls != NULL);
+			      "tls", n->config.tls[0] != '\0');
 
 	{
 		LOCK_SCOPE(&n->peers_lock);
@@ -329,11 +329,11 @@ static int do_admin(struct node *n, const struct net_admin *m, const struct ucre
 	if (strcmp(m->verb, "hosts") == 0)
 		return 0;
 	if (strcmp(m->verb, "share") == 0)
-		return share_set(n, m->word[0],
+		return share_set(n, m,
 				 strcmp(m->word[1], "strict") == 0 ? SHARE_STRICT : SHARE_PLAIN,
 				 who, text);
 	if (strcmp(m->verb, "unshare") == 0)
-		return share_set(n, m->word[0], SHARE_NOT, who, text);
+		return share_set(n, m, SHARE_NOT, who, text);
 	if (strcmp(m->verb, "epoch") == 0)
 		return raise_epoch(n, m, who, text);
 	if (strcmp(m->verb, "forget") == 0)

@@ -104,10 +104,16 @@ static bool receive(struct round *r, uint32_t i, uint32_t count)
 	return true;
 }
 
-static bool live(struct node *n, uint32_t i)
+/* Keys go to nobody that the context is not shared with. */
+static bool may_ask(const struct share *s, const struct peer *p)
+{
+	return peer_asked(p) && share_with(s, p->name);
+}
+
+static bool live(struct node *n, const struct share *s, uint32_t i)
 {
 	LOCK_SCOPE(&n->peers_lock);
-	return peer_asked(&n->peers.peer[i]);
+	return may_ask(s, &n->peers.peer[i]);
 }
 
 /* Who may have some of it: how many, and their places. */
@@ -116,10 +122,10 @@ static uint32_t candidates(struct round *r, const uint32_t *depth, uint32_t coun
 {
 	uint32_t n = 0;
 
-	if (homes_used(r->n))
+	if (homes_used(r->n) && !r->w->share->names)
 		return find_holders(r->n, r->w, depth, count, r->deadline_ns, place);
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (live(r->n, i))
+		if (live(r->n, r->w->share, i))
 			place[n++] = i;
 	return n;
 }
@@ -197,13 +203,13 @@ static void choose(struct round *r, struct placed *out)
 }
 
 /* The only host that there is to ask, or negative. */
-static int only_one(struct node *n)
+static int only_one(struct node *n, const struct share *s)
 {
 	int one = -ENOENT;
 
 	LOCK_SCOPE(&n->peers_lock);
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (peer_asked(&n->peers.peer[i])) {
+		if (may_ask(s, &n->peers.peer[i])) {
 			if (one >= 0)
 				return -EBUSY;
 			one = (int)i;
@@ -232,7 +238,7 @@ void locate(struct node *n, const struct wanted *w, struct placed *out)
 {
 	uint32_t depth[NET_ANCHORS_MAX];
 	uint32_t count = anchors(w->local, w->want->count, depth), most = 0, next = 0;
-	int one = w->want->header.type == NET_PULL ? only_one(n) : -EBUSY;
+	int one = w->want->header.type == NET_PULL ? only_one(n, w->share) : -EBUSY;
 	struct round *r = NULL;
 
 	*out = (struct placed){ .peer = -ENOENT };

@@ -30,7 +30,7 @@ static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
 		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
-	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT,
+	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -273,17 +273,26 @@ static int start_tier(void)
 	return -pthread_cond_init(&node.puller_free, &attr);
 }
 
-static int start_tls(void)
+/* At start, and again at each SIGHUP: what cannot be used changes nothing. */
+static int load_tls(bool again)
 {
 	char why[512];
+	SSL_CTX *tls;
+	uint32_t ended;
 
 	if (!node.config.tls[0])
 		return 0;
-	node.self.tls = conn_tls(node.config.tls, why, sizeof(why));
-	if (node.self.tls)
-		return 0;
-	log_error(&node.log, "no TLS", why, "make them with openssl", "");
-	return -EINVAL;
+	tls = conn_tls(node.config.tls, why, sizeof(why));
+	if (!tls) {
+		log_error(&node.log, again ? "the old certificates stay" : "no TLS", why,
+			  "make them with openssl", "");
+		return -EINVAL;
+	}
+	ended = conn_use_tls(&node.self, tls);
+	if (again)
+		log_info(&node.log, "new certificates are in use", node.config.tls,
+			 "connections_ended=%u", ended);
+	return 0;
 }
 
 static int listen_on(int *fd, bool local)
@@ -387,12 +396,24 @@ static void take(int listener, bool local)
 		close(fd);
 }
 
+static bool ends(int signals)
+{
+	struct signalfd_siginfo s;
+
+	while (read(signals, &s, sizeof(s)) == sizeof(s)) {
+		if (s.ssi_signo != SIGHUP)
+			return true;
+		load_tls(true);
+	}
+	return false;
+}
+
 static void loop(int remote, int local, int signals)
 {
 	struct pollfd p[] = { { .fd = remote, .events = POLLIN }, { .fd = local, .events = POLLIN },
 			      { .fd = signals, .events = POLLIN } };
 
-	while (!p[2].revents) {
+	while (!ends(signals)) {
 		if (poll(p, 3, -1) < 0)
 			continue;
 		if (p[0].revents)
@@ -434,7 +455,7 @@ static int run(int signals)
 {
 	int remote CLEANUP_CLOSE = -1, local CLEANUP_CLOSE = -1;
 	pthread_t thread[3];
-	int rc = start_tls();
+	int rc = load_tls(false);
 
 	if (rc == 0)
 		rc = start_tier();
@@ -453,7 +474,7 @@ static int run(int signals)
 	if (rc)
 		return rc;
 	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s",
-		 node.config.listen, node.self.tls ? "tls" : "bare-tcp");
+		 node.config.listen, node.config.tls[0] ? "tls" : "bare-tcp");
 	loop(remote, local, signals);
 	end(thread);
 	return 0;
@@ -471,6 +492,7 @@ int main(int argc, char **argv)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	node.stop = eventfd(0, EFD_CLOEXEC);
 	if (getrandom(&node.self.incarnation, sizeof(node.self.incarnation), 0) < 0 ||
@@ -481,5 +503,5 @@ int main(int argc, char **argv)
 		agree_alone(&node.agree);
 	node.self.name = node.config.name;
 	node.self.stop = node.stop;
-	return run(signalfd(-1, &set, SFD_CLOEXEC)) ? 1 : 0;
+	return run(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) ? 1 : 0;
 }

@@ -36,12 +36,12 @@ static struct peer copy_of(struct node *n, uint32_t i)
 	return n->peers.peer[i];
 }
 
-/* Is the connection still to the peer's present life? */
+/* Is the connection still to the peer's present life, and of our present certificates? */
 static bool current(struct node *n, uint32_t i, const struct conn *c)
 {
 	struct peer p = copy_of(n, i);
 
-	return p.state != PEER_FREE && strcmp(p.name, c->peer) == 0 &&
+	return p.state != PEER_FREE && conn_newest(c) && strcmp(p.name, c->peer) == 0 &&
 	       (!p.incarnation || p.incarnation == c->incarnation);
 }
 
@@ -388,7 +388,7 @@ static const char *state_name(enum peer_state state)
 static json_t *describe(const struct node *n, const struct peer *p, uint64_t now)
 {
 	json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", p->name, "address", p->address,
-				"transport", n->self.tls ? "tls" : "tcp", "state",
+				"transport", n->config.tls[0] ? "tls" : "tcp", "state",
 				state_name(p->state), "why", p->why);
 	bool waits = p->state == PEER_PROBATION && p->retry_ns > now;
 	const struct {

@@ -53,6 +53,9 @@ struct share {
 	uint64_t looked_ns; /* node.shares: when tierd said so */
 	tier_context *c;  /* through node.t */
 	struct shape shape;
+	/* Hosts, by their certificates, that it is shared with; none: all. It never changes. */
+	uint32_t names;
+	char with[NET_NAMES_MAX][NET_NAME_BYTES];
 };
 
 struct puller {
@@ -124,16 +127,22 @@ struct node {
 
 /* ---- share.c ------------------------------------------------------------------------------- */
 
-/* Mark a context as shared, or no longer; text tells what is wrong. uid, gid: who wants it. */
+/* Mark a context as shared, with those named, or no longer; text tells what is wrong. */
 enum share_how { SHARE_NOT, SHARE_PLAIN, SHARE_STRICT };
-int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
-	      char *text);
+int share_set(struct node *n, const struct net_admin *m, enum share_how how,
+	      const struct ucred *who, char *text);
 #define SHARE_TEXT_BYTES 152u
 /* Those of the state file. */
 void share_load(struct node *n);
-/* Held until share_put. By name, as an engine of these credentials sees it; by digest. */
+/*
+ * Held until share_put. By name, as an engine of these credentials sees it; by digest, as this host
+ * sees it (NULL: we do): to who is not named, what is shared by name is not there.
+ */
 int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out);
-struct share *share_digest(struct node *n, const uint8_t digest[32]);
+struct share *share_digest(struct node *n, const uint8_t digest[32], const char *host);
+/* Is it shared with this host? And is it still shared at all? */
+bool share_with(const struct share *s, const char *host);
+bool share_lasts(struct node *n, const struct share *s);
 void share_put(struct node *n, struct share *s);
 /* Is it still shared, the same one, and may it be served at this moment (R5, R6)? */
 bool share_stands(struct node *n, struct share *s);

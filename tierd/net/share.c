@@ -190,6 +190,50 @@ static int share_open(struct node *n, const char *name, const struct ucred *who,
 	return 0;
 }
 
+/* ---- with whom ----------------------------------------------------------------------------- */
+
+bool share_with(const struct share *s, const char *host)
+{
+	for (uint32_t i = 0; i < s->names; i++)
+		if (strcmp(s->with[i], host) == 0)
+			return true;
+	return !s->names;
+}
+
+bool share_lasts(struct node *n, const struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	return s->agreed.shared;
+}
+
+/* Words behind a context's name in the state file: strict, with and a list of hosts. */
+static bool read_terms(struct share *s, char *rest)
+{
+	bool with = false;
+	char *word;
+
+	while ((word = strsep(&rest, " ,\n"))) {
+		if (!with && strcmp(word, "strict") == 0)
+			s->agreed.strict = true;
+		else if (!with && strcmp(word, "with") == 0)
+			with = true;
+		else if (*word && (!with || s->names == NET_NAMES_MAX ||
+				   strlen(word) >= NET_NAME_BYTES))
+			return false;
+		else if (*word)
+			snprintf(s->with[s->names++], NET_NAME_BYTES, "%s", word);
+	}
+	return !with || s->names;
+}
+
+static void write_terms(FILE *f, const struct share *s)
+{
+	fprintf(f, "%s%s", s->name, s->agreed.strict ? " strict" : "");
+	for (uint32_t i = 0; i < s->names; i++)
+		fprintf(f, "%s%s", i ? "," : " with ", s->with[i]);
+	fputc('\n', f);
+}
+
 /* ---- the list ------------------------------------------------------------------------------ */
 
 /* Whoever holds it frees it. */
@@ -224,8 +268,7 @@ static void save(struct node *n) REQUIRES(n->shares)
 	bad = !f;
 	for (uint32_t i = 0; f && i < NODE_SHARES_MAX; i++)
 		if (n->share[i])
-			fprintf(f, "%s%s\n", n->share[i]->name,
-				n->share[i]->agreed.strict ? " strict" : "");
+			write_terms(f, n->share[i]);
 	if (f)
 		bad = fflush(f) || fsync(fileno(f));
 	if ((f && fclose(f)) || bad || rename(path, n->config.state))
@@ -243,12 +286,18 @@ static int add(struct node *n, struct share *s) REQUIRES(n->shares)
 	return -ENOSPC;
 }
 
-int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
-	      char *text)
+int share_set(struct node *n, const struct net_admin *m, enum share_how how,
+	      const struct ucred *who, char *text)
 {
+	const char *name = m->word[0];
 	struct share *s = NULL, **place;
-	int rc = share_open(n, name, who, &s);
+	int rc;
 
+	snprintf(text, SHARE_TEXT_BYTES, "%s", "without TLS nobody proves a name; only all can be "
+					       "shared with");
+	if (m->header.length > sizeof(*m) && !n->config.tls[0])
+		return -EINVAL;
+	rc = share_open(n, name, who, &s);
 	snprintf(text, SHARE_TEXT_BYTES, "context %.63s: %s", name,
 		 rc == -EACCES ? "only its owner may do that" :
 				 "there is none that these credentials open");
@@ -259,6 +308,8 @@ int share_set(struct node *n, const char *name, enum share_how how, const struct
 	if (place)
 		drop(place);
 	s->agreed.strict = how == SHARE_STRICT;
+	s->names = (m->header.length - (uint32_t)sizeof(*m)) / NET_NAME_BYTES;
+	memcpy(s->with, m + 1, s->names * sizeof(s->with[0]));
 	if (how) {
 		rc = add(n, s);
 		snprintf(text, SHARE_TEXT_BYTES, "%u contexts are shared, the most there can be",
@@ -275,7 +326,7 @@ void share_load(struct node *n)
 {
 	FILE *f CLEANUP_FCLOSE = n->config.state[0] ? fopen(n->config.state, "r") : NULL;
 	static const struct ucred self = { .uid = 0 }; /* who shared it might */
-	char line[NET_NAME_BYTES + 16], *rest;
+	char line[(NET_NAMES_MAX + 2) * NET_NAME_BYTES], *rest;
 	struct share *s;
 
 	LOCK_SCOPE(&n->shares);
@@ -284,13 +335,18 @@ void share_load(struct node *n)
 		strsep(&rest, " \n");
 		if (!line[0] || place_of(n, line))
 			continue;
-		if (share_open(n, line, &self, &s))
+		if (share_open(n, line, &self, &s)) {
 			log_warn(&n->log, "a shared context is not there", line,
 				 "share it again when it is", "why=\"%s\"", tier_error_text());
-		else if (add(n, s))
+			continue;
+		}
+		if (!read_terms(s, rest) || (s->names && !n->config.tls[0])) {
+			log_warn(&n->log, "who a context is shared with cannot be told apart",
+				 line, "it is not shared; share it again, or use TLS", "");
 			share_free(s);
-		else
-			s->agreed.strict = rest && strncmp(rest, "strict", 6) == 0;
+		} else if (add(n, s)) {
+			share_free(s);
+		}
 	}
 }
 
@@ -339,11 +395,12 @@ int share_named(struct node *n, const char *name, const struct ucred *who, struc
 	return 0;
 }
 
-struct share *share_digest(struct node *n, const uint8_t digest[32])
+struct share *share_digest(struct node *n, const uint8_t digest[32], const char *host)
 {
 	LOCK_SCOPE(&n->shares);
 	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
-		if (n->share[i] && memcmp(n->share[i]->agreed.digest, digest, 32) == 0) {
+		if (n->share[i] && memcmp(n->share[i]->agreed.digest, digest, 32) == 0 &&
+		    (!host || share_with(n->share[i], host))) {
 			n->share[i]->holders++;
 			return n->share[i];
 		}
@@ -418,6 +475,15 @@ struct share *share_at(struct node *n, uint32_t i)
 	return n->share[i];
 }
 
+static json_t *names_of(const struct share *s)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < s->names; i++)
+		json_array_append_new(list, json_string(s->with[i]));
+	return list;
+}
+
 json_t *share_list(struct node *n, const struct ucred *who)
 {
 	json_t *list = json_array();
@@ -425,12 +491,15 @@ json_t *share_list(struct node *n, const struct ucred *who)
 	LOCK_SCOPE(&n->shares);
 	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++) {
 		const struct share *s = n->share[i];
+		char hex[KEY_HEX_BYTES];
 
 		if (s && (may(s, who, 4) || who->uid == geteuid()))
-			json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:b, s:b}",
-				"name", s->name, "deleted", (json_int_t)s->agreed.deleted,
+			json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:I, s:b, s:b, s:o}",
+				"name", s->name, "digest", key_print(hex, s->agreed.digest),
+				"deleted", (json_int_t)s->agreed.deleted,
 				"epoch", (json_int_t)tier_context_epoch(s->c),
-				"strict", s->agreed.strict, "known", s->agreed.known));
+				"strict", s->agreed.strict, "known", s->agreed.known,
+				"with", names_of(s)));
 	}
 	return list;
 }

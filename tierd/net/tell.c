@@ -230,8 +230,8 @@ static void tell(struct teller *t, const struct follow *f, const struct tier_eve
 
 	if (t->offer && (!f->pass || f->to_box))
 		box_event(t->n, t->offer, f->share, e);
-	if (!t->homes)
-		return;
+	if (!t->homes || f->share->names)
+		return; /* a home that is not named would learn when blocks come and go */
 	if (e->kind != TIER_EVENT_STORED && !gone)
 		return; /* with its epoch an anchor's tag is another one (K4) */
 	if (!anchor(e->depth) && (gone || !begins(f, e)))
