@@ -1,4 +1,4 @@
 # file: libtier/abi/net_check.c
 # A message that has only begun counts as there.
 # SPDX-License-Identifier: Apache-2.0
-s/return have < m.header.length ? 0 : /return /
+s/if (have < m.header.length)$/if (have < sizeof(m.header))/
