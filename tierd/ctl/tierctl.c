@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -216,6 +217,18 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	return flushed(status);
 }
 
+/*
+ * In one write: who reads an answer's first lines only is no reason to fail (grep -q). Of glibc a
+ * buffer of its own making is no larger than a block.
+ */
+static void answer_at_once(void)
+{
+	char *room = isatty(STDOUT_FILENO) ? NULL : malloc(ANSWER_BYTES);
+
+	if (room)
+		setvbuf(stdout, room, _IOFBF, ANSWER_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -230,9 +243,7 @@ int main(int argc, char **argv)
 	int c, count = 0;
 	char **words = argv;
 
-	/* One write: who reads an answer's first lines only is no reason to fail (grep -q). */
-	if (!isatty(STDOUT_FILENO))
-		setvbuf(stdout, NULL, _IOFBF, ANSWER_BYTES);
+	answer_at_once();
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:s:jhV", options, NULL)) != -1) {
 		if (c == 's')
