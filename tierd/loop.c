@@ -362,27 +362,22 @@ static bool sleep_for(struct shell *s, uint64_t ns)
 	return true;
 }
 
-/* Who is next may be on this processor: whom the loop woke, or who does what it waits for. */
-static bool in_the_way(const struct shell *s)
-{
-	const struct loop *l = &s->loop;
-
-	if (l->tick_wanted)
-		return false;
-	return (front_woke_here(s->front) && l->slept) ||
-	       (l->turn.now_ns - l->busy_ns >= LULL_NS && !dispatch_idle(s));
-}
-
-/* It yields nothing to other control groups, so sched_yield(2) will not do. */
+/*
+ * Who is next may be on this processor: whom the loop woke, or who does what it waits for.
+ * sched_yield(2) yields nothing to other control groups, so it will not do.
+ */
 static void give_way(struct shell *s)
 {
-	bool woke = front_woke_here(s->front);
+	struct loop *l = &s->loop;
+	bool woke = front_woke_here(s->front) && l->slept;
+	bool waits = l->turn.now_ns - l->busy_ns >= LULL_NS && !dispatch_idle(s);
 
-	if (!sleep_for(s, WAY_NS))
-		return;
-	if (woke)
-		s->loop.slept = false;
-	s->obs.gave_way++;
+	if (!woke && !waits) {
+		cpu_relax();
+	} else if (sleep_for(s, WAY_NS)) {
+		l->slept = l->slept && !woke;
+		s->obs.gave_way++;
+	}
 }
 
 static void nap(struct shell *s)
@@ -417,10 +412,10 @@ int loop_run(struct shell *s)
 	while (l->phase != LOOP_END) {
 		if (turn(s))
 			nap(s);
-		else if (in_the_way(s))
-			give_way(s);
-		else
+		else if (l->tick_wanted)
 			cpu_relax();
+		else
+			give_way(s);
 	}
 	return dispatch_idle(s) ? 0 : -ETIMEDOUT;
 }
