@@ -366,7 +366,7 @@ static bool upload_waits(struct objects *o, struct task *t, const char *name, ui
 {
 	const struct upload *u = upload_of(o, t, name, bytes, true);
 
-	return (u && u->busy) || changing(o, t, name, bytes) || saving(o, t, name, bytes);
+	return (u && u->busy) || changing(o, t, TASK_RECORDS | TASK_SAVES, name, bytes);
 }
 
 static void step_remove(struct objects *o, struct task *t)
@@ -536,7 +536,7 @@ static void step_commit(struct objects *o, struct task *t)
 		start_flush(o, t);
 	} else if (!u) {
 		step_upload(o, t);
-	} else if (changing(o, t, t->name, t->name_bytes)) {
+	} else if (changing(o, t, TASK_RECORDS, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
 	} else if (t->object->epoch < t->account->epoch) {
 		undo_commit(o, t, false);

@@ -191,9 +191,12 @@ void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 void uploads_look(struct objects *o);
 /* A commit of this name is under way that nobody waits for; what can be begun is begun. */
 bool closing(struct objects *o, const struct task *me);
-/* Another task has a record of this name under way; saves a version of it. */
-bool changing(const struct objects *o, const struct task *me, const char *name, uint32_t bytes);
-bool saving(const struct objects *o, const struct task *me, const char *name, uint32_t bytes);
+/* Another task changes this name, and is at one of the stages: a record of it is under way; a
+ * version of it has none yet, and who began that may be dead by now. */
+#define TASK_RECORDS (1u << TASK_LOGGING)
+#define TASK_SAVES (1u << TASK_SAVING | 1u << TASK_SAVED)
+bool changing(const struct objects *o, const struct task *me, uint32_t stages, const char *name,
+	      uint32_t bytes);
 /* The version that it saved is older than what has the name by now. */
 bool overtaken(const struct objects *o, const struct task *t);
 /* Charge what is written by now. */

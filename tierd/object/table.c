@@ -650,26 +650,29 @@ static uint64_t recount(const struct object_table *t, const uint64_t extra[OBJEC
 static uint64_t recount_users(const struct object_table *t,
 			      void (*tell)(void *arg, const char *what), void *arg)
 {
-	uint64_t wrong = 0;
+	uint64_t wrong = 0, owned = 0;
 
 	for (const struct object_user *u = t->users; u; u = u->next) {
 		struct object_user n = { .accounts = 0 };
 
-		for (size_t i = 0; i < BUCKETS; i++)
-			for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
-				uint64_t his = a->user == u;
+		for (const struct object_account *a = u->first; a; a = a->sibling) {
+			uint64_t his = a->user == u;
 
-				n.accounts += his;
-				n.objects += his * a->objects;
-				n.resident += his * a->resident;
-				n.cxl += his * a->used[OBJECT_CXL];
-			}
+			n.accounts += his;
+			n.objects += his * a->objects;
+			n.resident += his * a->resident;
+			n.cxl += his * a->used[OBJECT_CXL];
+		}
+		owned += n.accounts;
 		wrong += differ("a user's contexts", n.accounts, u->accounts, tell, arg) +
 			 differ("a user's names", n.objects, u->objects, tell, arg) +
 			 differ("a user's versions in memory", n.resident, u->resident, tell, arg) +
 			 differ("a user's bytes in CXL", n.cxl, u->cxl, tell, arg);
 	}
-	return wrong;
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (const struct object_account *a = t->bucket[i]; a; a = a->next)
+			owned -= a->user != NULL;
+	return wrong + differ("contexts of users, less those in their lists", 0, owned, tell, arg);
 }
 
 uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],

@@ -603,27 +603,13 @@ void objects_connection_gone(struct objects *o, uint32_t connection, uint32_t ge
 	}
 }
 
-/* Another task has a record of this name under way. */
-bool changing(const struct objects *o, const struct task *me, const char *name, uint32_t bytes)
+bool changing(const struct objects *o, const struct task *me, uint32_t stages, const char *name,
+	      uint32_t bytes)
 {
 	list_each(at, &o->tasks) {
 		const struct task *t = list_entry(at, struct task, link);
 
-		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
-		    task_names(t, name, bytes))
-			return true;
-	}
-	return false;
-}
-
-/* The same of a version that has no record yet: who began it may be dead by now. */
-bool saving(const struct objects *o, const struct task *me, const char *name, uint32_t bytes)
-{
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (t != me && t->context == me->context &&
-		    (t->stage == TASK_SAVING || t->stage == TASK_SAVED) &&
+		if (t != me && t->context == me->context && stages & 1u << t->stage &&
 		    task_names(t, name, bytes))
 			return true;
 	}
