@@ -68,12 +68,7 @@ void box_offer(struct node *n, struct offer *o)
 		rc = members_conn(n, (uint32_t)place, until_ns, &c);
 		if (rc == 0)
 			rc = exchange(c, o, until_ns);
-		if (rc == 0)
-			members_give(n, (uint32_t)place, c);
-		else
-			conn_close(c);
-		if (rc && rc != -ECANCELED)
-			members_failed(n, (uint32_t)place, rc);
+		members_done(n, (uint32_t)place, c, rc);
 	}
 	o->m.count = 0;
 }

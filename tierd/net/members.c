@@ -144,6 +144,16 @@ void members_failed(struct node *n, uint32_t i, int error)
 		 "why=\"%s\"", reason(error));
 }
 
+void members_done(struct node *n, uint32_t i, struct conn *c, int error)
+{
+	if (error == 0)
+		members_give(n, i, c);
+	else
+		conn_close(c);
+	if (error && error != -ECANCELED)
+		members_failed(n, i, error);
+}
+
 int members_place(struct node *n, const char *name)
 {
 	struct peer *p;

@@ -178,6 +178,8 @@ void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
 void members_give(struct node *n, uint32_t i, struct conn *c);
 /* It failed a request: probation. */
 void members_failed(struct node *n, uint32_t i, int error);
+/* An exchange with it ended so: 0, its connection (NULL = none) is given back; else it failed. */
+void members_done(struct node *n, uint32_t i, struct conn *c, int error);
 /* The place of a known peer, or negative: who connects to us must be one. */
 int members_place(struct node *n, const char *name);
 json_t *members_list(struct node *n);

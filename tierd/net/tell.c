@@ -145,14 +145,7 @@ static int hear(struct teller *t, uint32_t place)
 
 static void said(struct teller *t, uint32_t place)
 {
-	int rc = t->failed[place];
-
-	if (rc == 0)
-		members_give(t->n, place, t->conn[place]);
-	else
-		conn_close(t->conn[place]);
-	if (rc && rc != -ECANCELED)
-		members_failed(t->n, place, rc);
+	members_done(t->n, place, t->conn[place], t->failed[place]);
 	t->conn[place] = NULL;
 	t->batch[place].m.count = 0;
 	t->said_ns[place] = time_now_ns();
