@@ -132,11 +132,17 @@ static int nvme_discard(const struct drive *d, uint64_t offset, uint64_t bytes)
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
+/* Do commands go past the block layer? */
+static bool passes(const struct drive *d)
+{
+	return d->pass.fd >= 0;
+}
+
 /* The file is registered with the ring at the first use, which saves a look-up per operation. A
  * ring that has a table already is somebody else's to order: then the plain descriptor does. */
 static void use_ring(struct drive *d, struct io_uring *ring)
 {
-	int fd = d->pass.fd >= 0 ? d->pass.fd : d->store.fd;
+	int fd = passes(d) ? d->pass.fd : d->store.fd;
 	bool registered = io_uring_register_files(ring, &fd, 1) == 0;
 
 	d->ring = ring;
@@ -231,7 +237,7 @@ static void prepare_file(const struct drive *d, struct io_uring_sqe *sqe,
 
 static void prepare_transfer(const struct drive *d, struct nvme_op *op, struct io_uring_sqe *sqe)
 {
-	bool pass = d->pass.fd >= 0;
+	bool pass = passes(d);
 	struct nvme_transfer t = {
 		.write = op->io->write,
 		.iov = op->iov,
@@ -250,7 +256,7 @@ static void prepare(const struct drive *d, struct nvme_op *op, struct io_uring_s
 {
 	if (op->io)
 		prepare_transfer(d, op, sqe);
-	else if (d->pass.fd >= 0)
+	else if (passes(d))
 		nvme_pass_flush(&d->pass, sqe);
 	else
 		io_uring_prep_fsync(sqe, d->file, IORING_FSYNC_DATASYNC);
@@ -328,8 +334,8 @@ static bool nvme_owns(const struct drive *d, uint64_t data)
 /* A status of NVMe is an error; the kernel tries a command again only below the block layer. */
 static bool again(const struct drive *d, struct nvme_op *op, int res)
 {
-	bool asks = d->pass.fd >= 0 && res > 0 ? !(res & STATUS_FINAL) :
-						 res == -EAGAIN || res == -EINTR;
+	bool asks = passes(d) && res > 0 ? !(res & STATUS_FINAL) :
+					   res == -EAGAIN || res == -EINTR;
 
 	return asks && op->retries++ < RETRIES_MAX;
 }
@@ -338,7 +344,7 @@ static struct core_io *nvme_complete(struct drive *d, struct io_uring *ring, uin
 				     int *res, uint64_t *token)
 {
 	struct nvme_op *op = (struct nvme_op *)(uintptr_t)(data & ~(DRIVE_TAG | DRIVE_TAG_FLUSH));
-	bool pass = d->pass.fd >= 0;
+	bool pass = passes(d);
 
 	assert(op >= d->op && op < d->op + OPS_MAX);
 	*token = 0;
