@@ -44,6 +44,15 @@ lab_fail() {
 	exit 1
 }
 
+# wants STATUS PATTERN COMMAND...
+wants() {
+	local status=0 want=$1 pattern=$2 text
+	shift 2
+	text=$("$@" 2>&1) || status=$?
+	[ "$status" = "$want" ] || lab_fail "$*: status $status: $text"
+	grep -q -e "$pattern" <<<"$text" || lab_fail "$*: no \"$pattern\" in: $text"
+}
+
 # background LOG NAME COMMAND...: in the background, in the host's network.
 background() {
 	local log=$1 name=$2

@@ -16,14 +16,6 @@ read -r a b c <<<"$(free_ports 3)"
 address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 small=(hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB)
 
-# wants STATUS PATTERN COMMAND...
-wants() {
-	local status=0 want=$1 pattern=$2 text
-	shift 2
-	text=$("$@" 2>&1) || status=$?
-	[ "$status" = "$want" ] || lab_fail "$*: status $status: $text"
-	grep -q -e "$pattern" <<<"$text" || lab_fail "$*: no \"$pattern\" in: $text"
-}
 # on HOST EXPECT CONTEXT PROMPT PATTERN
 on() { wants 0 "$5" kv "$1" --json --expect "$2" read "$3" "$4" 50; }
 up() { # HOST [OPTION...]

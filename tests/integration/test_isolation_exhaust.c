@@ -179,22 +179,21 @@ static void beside_plans(struct isolation *w)
 	CHECK(plan_next(c) == 0);
 }
 
-static void test_plans_never_ended(void **state)
+/* What the attacker has taken it keeps as long as another attack, of the reader, lasts. */
+static void attack_held(struct isolation *w, void (*take)(struct isolation *), const char *what,
+			void (*beside)(struct isolation *))
 {
-	struct isolation *w = isolation_of(state);
 	int told[2], status;
 	char byte;
 	pid_t pid;
 
-	if (!w)
-		return;
 	assert_int_equal(pipe(told), 0);
 	fflush(NULL);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		become(UID_ATTACKER, UID_ATTACKER);
-		take_plans(w);
+		take(w);
 		CHECK(write(told[1], "x", 1) == 1);
 		pause();
 		_exit(0);
@@ -202,9 +201,17 @@ static void test_plans_never_ended(void **state)
 	close(told[1]);
 	assert_int_equal(read(told[0], &byte, 1), 1); /* it has them all */
 	close(told[0]);
-	attack_as(w, UID_READER, UID_READER, "plans beside another's", beside_plans);
+	attack_as(w, UID_READER, UID_READER, what, beside);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+static void test_plans_never_ended(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack_held(w, take_plans, "plans beside another's", beside_plans);
 }
 
 /* ---- leases ---------------------------------------------------------------------------------- */
@@ -359,30 +366,11 @@ static void beside_lent(struct isolation *w)
 static void test_slabs_in_devices(void **state)
 {
 	struct isolation *w = isolation_of(state);
-	int told[2], status;
-	char byte;
-	pid_t pid;
 
 	if (!w)
 		return;
 	attack_as(w, UID_READER, UID_READER, "a context that all may read", make_lent);
-	assert_int_equal(pipe(told), 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		become(UID_ATTACKER, UID_ATTACKER);
-		lend_all(w);
-		CHECK(write(told[1], "x", 1) == 1);
-		pause();
-		_exit(0);
-	}
-	close(told[1]);
-	assert_int_equal(read(told[0], &byte, 1), 1);
-	close(told[0]);
-	attack_as(w, UID_READER, UID_READER, "slabs that devices keep", beside_lent);
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	attack_held(w, lend_all, "slabs that devices keep", beside_lent);
 }
 
 /* ---- rings and the socket -------------------------------------------------------------------- */
