@@ -11,6 +11,8 @@
  *                              <-      PAGES, bytes   layer by layer: CRCs, then the pages
  *                              <-      WHOLE          at last: it stood until then, or not (R1)
  *                              <-      END            instead: the grant ends early, and why
+ *                              <-      AT             in place of PAGES, where both have one pool
+ *   READ                   ->                         they were copied from there; before WHOLE
  *
  *   any host                           an anchor's home (tierd/net/homes.h)
  *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
@@ -76,6 +78,8 @@
 #define NET_DELETE 21u
 #define NET_STREAM 22u
 #define NET_LAYER 23u
+#define NET_AT 32u
+#define NET_READ 33u
 
 struct net_header {
 	uint32_t magic;
@@ -90,7 +94,8 @@ struct net_hello {
 	uint64_t incarnation; /* new at each start of tierd-net */
 	uint64_t features;    /* 0 */
 	char name[NET_NAME_BYTES];
-	uint8_t reserved[32];
+	uint64_t pool; /* what this host has mapped (tierd/net/pool.h); 0 = none */
+	uint8_t reserved[24];
 }; /* 128 bytes */
 
 struct net_probe {
@@ -146,6 +151,13 @@ struct net_pages {
 	/* count CRCs, 4 bytes each */
 }; /* 40 bytes */
 
+/* A frame whose pages lie in the pool, one after another, from there on. */
+struct net_at {
+	struct net_pages pages;
+	uint64_t offset;
+	/* pages.count CRCs, 4 bytes each */
+}; /* 48 bytes */
+
 /* What the sender holds, or has not any more; none: it is there. */
 struct net_hold {
 	struct net_header header;
@@ -195,7 +207,7 @@ struct net_offer {
 
 /*
  * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
- * id is how many are ready, error 0.
+ * id is how many are ready, error 0. READ: of the grant's oldest AT, error 0.
  */
 struct net_word {
 	struct net_header header;

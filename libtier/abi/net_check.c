@@ -27,9 +27,12 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
 	case NET_PAGES:
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
+	case NET_AT:
+		return (struct net_form){ sizeof(struct net_at), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
 	case NET_LAYER:
+	case NET_READ:
 	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
@@ -77,6 +80,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_ask, count);
 		break;
 	case NET_PAGES:
+	case NET_AT: /* it begins with one */
 		at = offsetof(struct net_pages, count);
 		break;
 	case NET_HOLD:
@@ -176,6 +180,7 @@ static bool members_good(uint16_t type, const void *m)
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
+	case NET_AT:
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_END:
 	case NET_WHOLE:
@@ -185,6 +190,7 @@ static bool members_good(uint16_t type, const void *m)
 		return ((const struct net_offer *)m)->count > 0 &&
 		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
+	case NET_READ:
 		return !word->error && !word->reserved;
 	case NET_HOLD:
 	case NET_FIND:

@@ -373,8 +373,10 @@ static int send_hello(struct conn *c, const struct conn_self *self, uint64_t dea
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELLO,
 			    .length = sizeof(m) },
 		.incarnation = self->incarnation,
+		.pool = self->pool,
 	};
 
+	c->own_pool = m.pool;
 	memcpy(m.name, self->name, strlen(self->name));
 	return conn_send_message(c, &m.header, deadline_ns);
 }
@@ -392,6 +394,7 @@ static int take_hello(struct conn *c, uint64_t deadline_ns)
 		return -EACCES; /* a certificate of another host */
 	memcpy(c->peer, m->name, sizeof(c->peer));
 	c->incarnation = m->incarnation;
+	c->pool = m->pool;
 	return 0;
 }
 

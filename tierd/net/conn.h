@@ -22,6 +22,8 @@ struct conn {
 	SSL *ssl; /* NULL = bare */
 	char peer[NET_NAME_BYTES]; /* as its certificate says, or its HELLO where there is none */
 	uint64_t incarnation;
+	uint64_t pool;    /* what it has mapped (pool.h); 0 = none */
+	uint64_t own_pool; /* what we told it that we have */
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
 	bool used;        /* has answered before: it may have gone stale in the pool */
 	struct conn_self *self; /* NULL = local */
@@ -36,6 +38,7 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
 struct conn_self {
 	const char *name;
 	uint64_t incarnation;
+	_Atomic uint64_t pool; /* while etcd tells whose its extents are */
 	int stop; /* an eventfd: readable once the process ends */
 	struct lock lock; /* the last one that is taken */
 	SSL_CTX *tls GUARDED_BY(lock); /* NULL = bare */

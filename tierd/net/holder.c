@@ -27,6 +27,7 @@ struct grant {
 	uint64_t begun_ns, until_ns;
 	uint32_t blocks, klass;
 	uint32_t stream_from; /* the stream's first layer */
+	uint64_t in_pool;     /* its number there */
 	bool cold; /* all of it was on NVMe: it tells how fast that is */
 };
 
@@ -271,6 +272,9 @@ static int bring(struct holder *h, struct grant *g, const struct cursor *at)
 
 static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
 {
+	const struct pool_frame f = { .serve = &g->serve, .grant = &g->in_pool, .m = &h->frame.m,
+				      .crc = h->frame.crc, .page = h->iov + 1,
+				      .until_ns = g->until_ns };
 	uint32_t count = h->frame.m.count, block;
 	int rc = 0;
 
@@ -285,6 +289,8 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 	}
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
 	if (!rc)
+		rc = pool_send(h->n, h->c, &f);
+	if (rc == -EAGAIN)
 		rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
 	tier_release_many(h->reader, h->lease, count);
 	return rc;
@@ -309,6 +315,32 @@ static int say(struct holder *h, struct grant *g, const struct net_word *word)
 	return conn_send_message(h->c, &word->header, time_now_ns() + ANSWER_NS);
 }
 
+/* WHOLE, once all are sent, and those in the pool are read. */
+static int say_whole(struct holder *h, struct grant *g)
+{
+	struct net_word word;
+
+	if (g->serve.state != SERVE_SENT || g->serve.unread)
+		return 0;
+	serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
+	return say(h, g, &word);
+}
+
+/* Of a grant that has ended meanwhile: nothing. */
+static int take_read(struct holder *h, const struct net_word *m)
+{
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		struct grant *g = &h->grant[i];
+		int rc;
+
+		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
+			continue;
+		rc = serve_read(&g->serve, pool_was_kept(h->n, g->in_pool));
+		return rc ? rc : say_whole(h, g);
+	}
+	return 0;
+}
+
 /* The next frame of a grant, and WHOLE behind the last; or END. */
 static int send_frame(struct holder *h, struct grant *g)
 {
@@ -327,10 +359,8 @@ static int send_frame(struct holder *h, struct grant *g)
 	if (rc)
 		return rc;
 	count_out(h, g, h->frame.m.bytes, !more);
-	if (!more) {
-		serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
-		return say(h, g, &word);
-	}
+	if (!more)
+		return say_whole(h, g);
 	if (g->stream && g->serve.cursor.layer > at.layer)
 		tier_stream_release(g->stream, g->serve.cursor.layer - g->stream_from);
 	return 0;
@@ -355,6 +385,8 @@ static int answer(struct holder *h)
 		return answer_find(h, m);
 	case NET_OFFER:
 		return answer_offer(h, m);
+	case NET_READ:
+		return take_read(h, m);
 	default:
 		return -EPROTO;
 	}
@@ -374,6 +406,17 @@ static struct grant *sending(struct holder *h)
 	return first;
 }
 
+/* How long the next message is waited for: no longer than a grant whose last pages are not read. */
+static uint64_t patience(const struct holder *h)
+{
+	uint64_t until_ns = time_now_ns() + IDLE_NS;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		if (h->grant[i].serve.state == SERVE_SENT && h->grant[i].until_ns < until_ns)
+			until_ns = h->grant[i].until_ns;
+	return until_ns;
+}
+
 static void serve(struct holder *h)
 {
 	int rc = 0;
@@ -385,7 +428,7 @@ static void serve(struct holder *h)
 			rc = send_frame(h, g);
 			continue;
 		}
-		rc = conn_message(h->c, time_now_ns() + (g ? ANSWER_NS : IDLE_NS));
+		rc = conn_message(h->c, g ? time_now_ns() + ANSWER_NS : patience(h));
 		if (rc == 0)
 			rc = answer(h);
 	}

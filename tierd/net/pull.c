@@ -317,9 +317,12 @@ static int granted(struct job *j, struct part *part)
 	return 0;
 }
 
+/* Its CRCs are behind the message: by the socket come the pages behind that. */
 static int receive_frame(struct job *j, struct part *part, const struct net_pages *m,
 			 const struct cursor *at)
 {
+	const struct net_at *in_pool = m->header.type == NET_AT ? (const void *)m : NULL;
+	const uint8_t *crcs = in_pool ? (const void *)(in_pool + 1) : (const void *)(m + 1);
 	const struct shape *s = &j->w->share->shape;
 	uint32_t block;
 	int rc;
@@ -334,13 +337,15 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 		if (!j->iov[i].iov_base)
 			return -EINVAL;
 	}
-	rc = conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+	rc = in_pool ? pool_receive(j->n, j->conn, in_pool, j->iov, j->w->want->deadline_ns) :
+		       conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+	j->ours = rc == -ESTALE; /* by what we know it is not the peer's place: the next time */
 	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
 		const tier_key *key = &j->w->keys[part->first + block];
 		uint32_t crc;
 
-		memcpy(&crc, (const uint8_t *)(m + 1) + i * sizeof(crc), sizeof(crc));
+		memcpy(&crc, crcs + i * sizeof(crc), sizeof(crc));
 		if (page_crc(key->bytes, j->w->epoch, p, j->iov[i].iov_base) != crc)
 			rc = -EBADMSG;
 	}
@@ -351,7 +356,9 @@ static int pages(struct job *j, struct part *part)
 {
 	const struct net_pages *m = (const void *)j->conn->message;
 	struct cursor at;
-	int rc = pull_pages(&part->pull, m, &at);
+	int rc = m->header.type == NET_AT ?
+			 pull_at(&part->pull, (const void *)m, time_now_ns(), &at) :
+			 pull_pages(&part->pull, m, &at);
 
 	if (rc == 0 && !part->put && !j->w->far)
 		rc = put_begin(j, part->first, part->pull.blocks, &part->put);
@@ -409,14 +416,14 @@ static int take(struct job *j)
 	struct part *part;
 	int rc = -EPROTO;
 
-	if (type < NET_GRANT || type > NET_WHOLE)
+	if ((type < NET_GRANT || type > NET_WHOLE) && type != NET_AT)
 		return rc;
 	part = part_of(j, m->id);
 	if (!part)
 		return rc;
 	if (type == NET_GRANT)
 		return granted(j, part);
-	if (type == NET_PAGES)
+	if (type == NET_PAGES || type == NET_AT)
 		return pages(j, part);
 	if (type == NET_WHOLE)
 		return whole(j, part);
