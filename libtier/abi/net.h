@@ -12,7 +12,7 @@
  *                              <-      WHOLE          at last: it stood until then, or not (R1)
  *                              <-      END            instead: the grant ends early, and why
  *                              <-      AT             in place of PAGES, where both have one pool
- *   READ                   ->                         they were copied from there; before WHOLE
+ *   COPIED                 ->                         they were, from there; WHOLE comes behind
  *
  *   any host                           an anchor's home (tierd/net/homes.h)
  *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
@@ -79,7 +79,7 @@
 #define NET_STREAM 22u
 #define NET_LAYER 23u
 #define NET_AT 32u
-#define NET_READ 33u
+#define NET_COPIED 33u
 
 struct net_header {
 	uint32_t magic;
@@ -207,7 +207,7 @@ struct net_offer {
 
 /*
  * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
- * id is how many are ready, error 0. READ: of the grant's oldest AT, error 0.
+ * id is how many are ready, error 0. COPIED: of the grant's oldest AT, error 0.
  */
 struct net_word {
 	struct net_header header;

@@ -32,7 +32,7 @@ struct net_form net_form(uint16_t type)
 	case NET_END:
 	case NET_WHOLE:
 	case NET_LAYER:
-	case NET_READ:
+	case NET_COPIED:
 	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
@@ -190,7 +190,7 @@ static bool members_good(uint16_t type, const void *m)
 		return ((const struct net_offer *)m)->count > 0 &&
 		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
-	case NET_READ:
+	case NET_COPIED:
 		return !word->error && !word->reserved;
 	case NET_HOLD:
 	case NET_FIND:

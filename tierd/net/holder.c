@@ -327,7 +327,7 @@ static int say_whole(struct holder *h, struct grant *g)
 }
 
 /* Of a grant that has ended meanwhile: nothing. */
-static int take_read(struct holder *h, const struct net_word *m)
+static int take_copied(struct holder *h, const struct net_word *m)
 {
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
 		struct grant *g = &h->grant[i];
@@ -335,7 +335,7 @@ static int take_read(struct holder *h, const struct net_word *m)
 
 		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
 			continue;
-		rc = serve_read(&g->serve, pool_was_kept(h->n, g->in_pool));
+		rc = serve_copied(&g->serve, pool_was_kept(h->n, g->in_pool));
 		return rc ? rc : say_whole(h, g);
 	}
 	return 0;
@@ -385,8 +385,8 @@ static int answer(struct holder *h)
 		return answer_find(h, m);
 	case NET_OFFER:
 		return answer_offer(h, m);
-	case NET_READ:
-		return take_read(h, m);
+	case NET_COPIED:
+		return take_copied(h, m);
 	default:
 		return -EPROTO;
 	}

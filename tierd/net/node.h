@@ -240,9 +240,9 @@ struct pool_frame {
 };
 /* By the pool; -EAGAIN: nothing was said, it goes by the socket. */
 int pool_send(struct node *n, struct conn *c, const struct pool_frame *f);
-/* READ: was what it was about kept until now? */
+/* COPIED: was what it was about kept until now? */
 bool pool_was_kept(struct node *n, uint64_t grant);
-/* A frame that pull_at() took, copied from there, and READ. -ESTALE: it is not the peer's. */
+/* A frame that pull_at() took, copied from there, and COPIED. -ESTALE: it is not the peer's. */
 int pool_receive(struct node *n, struct conn *c, const struct net_at *m, const struct iovec *to,
 		 uint64_t until_ns);
 

@@ -364,7 +364,7 @@ int pool_receive(struct node *n, struct conn *c, const struct net_at *m, const s
 		 uint64_t until_ns)
 {
 	const struct net_word read = { .header = { .magic = NET_MAGIC, .version = NET_VERSION,
-						   .type = NET_READ, .length = sizeof(read) },
+						   .type = NET_COPIED, .length = sizeof(read) },
 				       .id = m->pages.id };
 	uint64_t offset = m->offset;
 	int rc = within(n, c, m);

@@ -13,9 +13,9 @@
  *     lease and its longest grant by the pool, and a 32nd, for clocks drift (G3).
  * X3  Stored, flushed, then told, by message: nothing in the pool says that something is there. The
  *     reader drops its lines after it was told and before it loads; it stores nothing (R3).
- * X4  A place is stored to again when its reader has said READ, or its grant is over, a 32nd later.
+ * X4  A place is stored to again when its reader has said COPIED, or its grant is over, a 32nd later.
  * X5  What is loaded is copied once, then judged as if it had come by the socket. Behind the last
- *     READ the holder says whether all of it was kept until then (R1).
+ *     COPIED the holder says whether all of it was kept until then (R1).
  */
 #ifndef TIERD_NET_POOL_H
 #define TIERD_NET_POOL_H
@@ -124,7 +124,7 @@ uint64_t pool_take(struct pool *p, const struct serve *s, uint64_t grant, uint32
 bool pool_ours(const struct pool *p, uint64_t offset, uint64_t now_ns, uint64_t lease_ns);
 /* It was not told of after all. */
 void pool_undo(struct pool *p, uint64_t offset);
-/* READ: the grant's oldest place is free. False: it was not kept until now. */
+/* COPIED: the grant's oldest place is free. False: it was not kept until now. */
 bool pool_kept(struct pool *p, uint64_t grant, uint64_t now_ns, uint64_t lease_ns);
 /* Reader: do these bytes lie in one extent of that host's life? 0 or -ESTALE. */
 int pool_within(const struct pool *p, uint64_t incarnation, uint64_t offset, uint32_t bytes);

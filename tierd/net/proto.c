@@ -196,7 +196,7 @@ void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struc
 	s->unread++;
 }
 
-int serve_read(struct serve *s, bool kept)
+int serve_copied(struct serve *s, bool kept)
 {
 	if (s->state == SERVE_FREE || !s->unread)
 		return -EPROTO;

@@ -109,7 +109,7 @@ struct serve {
 	uint64_t id, epoch;
 	uint64_t began_ns, ends_ns;
 	uint32_t blocks;
-	uint32_t unread; /* frames that lie in the pool (pool.h), and whose READ is awaited */
+	uint32_t unread; /* frames that lie in the pool (pool.h), and whose COPIED is awaited */
 	bool lapsed;     /* one of them was not kept */
 	struct cursor cursor;
 };
@@ -123,8 +123,8 @@ void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *s
 bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at);
 /* The frame becomes `at`: its pages lie at that offset of the pool. */
 void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struct net_at *at);
-/* READ of the oldest one; kept: pool_kept(). */
-int serve_read(struct serve *s, bool kept);
+/* COPIED of the oldest one; kept: pool_kept(). */
+int serve_copied(struct serve *s, bool kept);
 /* All are sent, and none is unread. intact: what was granted stood until now. `out` becomes WHOLE. */
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns);
 void serve_end(struct serve *s, int error, struct net_word *out);
