@@ -207,13 +207,13 @@ struct net_offer {
 
 /*
  * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
- * id is how many are ready, error 0. COPIED: of the grant's oldest AT, error 0.
+ * id is how many are ready, error 0. COPIED: error 0.
  */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
 	int32_t error; /* WHOLE: 0, or -ESTALE, -ETIMEDOUT: it did not stand */
-	uint32_t reserved;
+	uint32_t number; /* COPIED: of the grant's AT so far; else 0 */
 }; /* 32 bytes */
 
 #define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */

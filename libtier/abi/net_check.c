@@ -185,13 +185,14 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_END:
 	case NET_WHOLE:
 	case NET_TAKEN:
-		return error_good(word->error) && !word->reserved;
+		return error_good(word->error) && !word->number;
 	case NET_OFFER: /* a prefix that no engine could ask for is none */
 		return ((const struct net_offer *)m)->count > 0 &&
 		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
+		return !word->error && !word->number;
 	case NET_COPIED:
-		return !word->error && !word->reserved;
+		return !word->error && word->number;
 	case NET_HOLD:
 	case NET_FIND:
 	case NET_HELD:

@@ -320,7 +320,7 @@ static int say_whole(struct holder *h, struct grant *g)
 {
 	struct net_word word;
 
-	if (g->serve.state != SERVE_SENT || g->serve.unread)
+	if (!serve_over(&g->serve))
 		return 0;
 	serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
 	return say(h, g, &word);
@@ -335,8 +335,11 @@ static int take_copied(struct holder *h, const struct net_word *m)
 
 		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
 			continue;
-		rc = serve_copied(&g->serve, pool_was_kept(h->n, g->in_pool));
-		return rc ? rc : say_whole(h, g);
+		rc = serve_copied(&g->serve, m);
+		if (rc)
+			return rc;
+		serve_kept(&g->serve, pool_was_kept(h->n, g->in_pool));
+		return say_whole(h, g);
 	}
 	return 0;
 }

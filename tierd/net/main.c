@@ -24,13 +24,12 @@
 #include "libtier/base/units.h"
 #include "tierd/net/node.h"
 
-#define EXTENT_BYTES (16u << 20) /* of a pool that is formatted */
 #define END_NS (3 * NS_PER_S) /* threads are waited for so long */
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
 		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX,
-		    .pool_grant_ns = 30 * NS_PER_S },
+		    .pool_grant_ns = 30 * NS_PER_S, .pool_extent_bytes = 16 << 20 },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };
@@ -58,12 +57,14 @@ static const char *const usage =
 	"      --box NAME          the host that keeps what the others store; the same on all\n"
 	"      --pool DEVICE       a CXL pool that the others have, too; wants --etcd\n"
 	"      --pool-grant TIME   the longest grant that goes by it, the same on all (30s)\n"
-	"      --pool-format DEVICE  make one, of extents of 16 MiB, and end\n"
+	"      --pool-extent SIZE  what each host owns parts of, when one is made (16MiB)\n"
+	"      --pool-format DEVICE  make one, and end\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_POOL, OPT_POOL_GRANT, OPT_POOL_FORMAT };
+	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_POOL, OPT_POOL_GRANT, OPT_POOL_EXTENT,
+	OPT_POOL_FORMAT };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -76,6 +77,7 @@ static const struct option options[] = {
 	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
 	{ "box", 1, NULL, OPT_BOX },	     { "pool", 1, NULL, OPT_POOL },
 	{ "pool-grant", 1, NULL, OPT_POOL_GRANT },
+	{ "pool-extent", 1, NULL, OPT_POOL_EXTENT },
 	{ "pool-format", 1, NULL, OPT_POOL_FORMAT },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
@@ -155,6 +157,11 @@ static int set_number(int c, const char *text)
 		return units_parse_ns(text, &o->pool_grant_ns) ||
 				       o->pool_grant_ns > 60 * NS_PER_S ?
 			       wrong("a grant by the pool is 60s at most, not ", text) : 0;
+	if (c == OPT_POOL_EXTENT)
+		return units_parse_bytes(text, &o->pool_extent_bytes) ||
+				       o->pool_extent_bytes < 2 << 20 ||
+				       o->pool_extent_bytes % 4096 ?
+			       wrong("an extent is 2MiB or more, not ", text) : 0;
 	if (c == OPT_STAGING)
 		return units_parse_bytes(text, &o->staging_bytes) || o->staging_bytes < 1 << 20 ?
 			       wrong("staging is 1MiB or more, not ", text) : 0;
@@ -232,7 +239,7 @@ static int parse(int argc, char **argv)
 		if (c == 'V')
 			exit(printf("tierd-net %s\n", tier_version()) < 0);
 		if (c == OPT_POOL_FORMAT)
-			exit(pool_make(optarg, EXTENT_BYTES) ? 1 : 0);
+			exit(pool_make(optarg, node.config.pool_extent_bytes) ? 1 : 0);
 		if (c == '?' || c == ':')
 			return wrong(c == ':' ? "a value is missing behind " : "no option ",
 				     argv[optind - 1]);

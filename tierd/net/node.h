@@ -86,6 +86,7 @@ struct node_config {
 	uint64_t staging_bytes;
 	uint64_t streams_bytes; /* for streams from afar, all together */
 	char pool[NODE_PATH_BYTES]; /* the device of a CXL pool; "" = none */
+	uint64_t pool_extent_bytes; /* of one that is formatted */
 	uint64_t pool_grant_ns;     /* the longest grant that goes by it */
 	uint32_t pullers;
 	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
@@ -243,8 +244,8 @@ int pool_send(struct node *n, struct conn *c, const struct pool_frame *f);
 /* COPIED: was what it was about kept until now? */
 bool pool_was_kept(struct node *n, uint64_t grant);
 /* A frame that pull_at() took, copied from there, and COPIED. -ESTALE: it is not the peer's. */
-int pool_receive(struct node *n, struct conn *c, const struct net_at *m, const struct iovec *to,
-		 uint64_t until_ns);
+int pool_receive(struct node *n, struct conn *c, struct pull *p, const struct net_at *m,
+		 const struct iovec *to);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 

@@ -360,12 +360,10 @@ static int within(struct node *n, const struct conn *c, const struct net_at *m)
 	return pool_within(&n->cxl->pool, c->incarnation, m->offset, m->pages.bytes);
 }
 
-int pool_receive(struct node *n, struct conn *c, const struct net_at *m, const struct iovec *to,
-		 uint64_t until_ns)
+int pool_receive(struct node *n, struct conn *c, struct pull *p, const struct net_at *m,
+		 const struct iovec *to)
 {
-	const struct net_word read = { .header = { .magic = NET_MAGIC, .version = NET_VERSION,
-						   .type = NET_COPIED, .length = sizeof(read) },
-				       .id = m->pages.id };
+	struct net_word copied;
 	uint64_t offset = m->offset;
 	int rc = within(n, c, m);
 
@@ -383,5 +381,6 @@ int pool_receive(struct node *n, struct conn *c, const struct net_at *m, const s
 		}
 	}
 	n->cxl->bytes_in += m->pages.bytes;
-	return conn_send_message(c, &read.header, until_ns);
+	pull_copied(p, &copied);
+	return conn_send_message(c, &copied.header, p->deadline_ns);
 }

@@ -69,6 +69,7 @@ void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t
 	p->sent_ns = now_ns;
 	p->state = PULL_ASKED;
 	p->cursor = (struct cursor){ 0 };
+	p->copied = 0;
 	p->error = 0;
 	header(&m->header, NET_ASK, sizeof(*m) + p->asked * NET_KEY_BYTES);
 	m->id = p->id;
@@ -124,6 +125,12 @@ int pull_at(struct pull *p, const struct net_at *m, uint64_t now_ns, struct curs
 	int rc = pull_pages(p, &m->pages, at);
 
 	return rc || now_ns < p->ends_ns ? rc : -ETIMEDOUT;
+}
+
+void pull_copied(struct pull *p, struct net_word *m)
+{
+	*m = (struct net_word){ .id = p->id, .number = ++p->copied };
+	header(&m->header, NET_COPIED, sizeof(*m));
 }
 
 int pull_ended(struct pull *p, const struct net_word *m)
@@ -193,21 +200,30 @@ void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struc
 {
 	*at = (struct net_at){ .pages = *m, .offset = offset };
 	header(&at->pages.header, NET_AT, sizeof(*at) + m->count * sizeof(uint32_t));
-	s->unread++;
+	s->told++;
 }
 
-int serve_copied(struct serve *s, bool kept)
+int serve_copied(struct serve *s, const struct net_word *m)
 {
-	if (s->state == SERVE_FREE || !s->unread)
+	if (s->state == SERVE_FREE || s->copied == s->told || m->number != s->copied + 1)
 		return -EPROTO;
-	s->unread--;
-	s->lapsed |= !kept;
+	s->copied++;
 	return 0;
+}
+
+void serve_kept(struct serve *s, bool kept)
+{
+	s->lapsed |= !kept;
+}
+
+bool serve_over(const struct serve *s)
+{
+	return s->state == SERVE_SENT && s->copied == s->told;
 }
 
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns)
 {
-	assert(s->state == SERVE_SENT && !s->unread);
+	assert(serve_over(s));
 	*out = (struct net_word){ .id = s->id };
 	header(&out->header, NET_WHOLE, sizeof(*out));
 	if (!intact || s->lapsed)

@@ -78,6 +78,7 @@ struct pull {
 	uint64_t sent_ns; /* when ASK went */
 	uint64_t ends_ns; /* the grant's */
 	uint32_t asked, blocks;
+	uint32_t copied; /* frames, from the pool */
 	struct cursor cursor;
 	int error; /* OVER: why; -ENODATA the holder has none of it */
 };
@@ -90,6 +91,7 @@ int pull_granted(struct pull *p, const struct net_grant *m);
 int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at);
 /* The same of a frame in the pool: what is there is kept until the grant ends, and no longer. */
 int pull_at(struct pull *p, const struct net_at *m, uint64_t now_ns, struct cursor *at);
+void pull_copied(struct pull *p, struct net_word *m);
 int pull_ended(struct pull *p, const struct net_word *m);
 int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns);
 /*
@@ -109,7 +111,7 @@ struct serve {
 	uint64_t id, epoch;
 	uint64_t began_ns, ends_ns;
 	uint32_t blocks;
-	uint32_t unread; /* frames that lie in the pool (pool.h), and whose COPIED is awaited */
+	uint32_t told, copied; /* frames that lie, or lay, in the pool (pool.h) */
 	bool lapsed;     /* one of them was not kept */
 	struct cursor cursor;
 };
@@ -123,9 +125,13 @@ void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *s
 bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at);
 /* The frame becomes `at`: its pages lie at that offset of the pool. */
 void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struct net_at *at);
-/* COPIED of the oldest one; kept: pool_kept(). */
-int serve_copied(struct serve *s, bool kept);
-/* All are sent, and none is unread. intact: what was granted stood until now. `out` becomes WHOLE. */
+/* COPIED, of the oldest one that is not. */
+int serve_copied(struct serve *s, const struct net_word *m);
+/* Then: pool_kept() of it. */
+void serve_kept(struct serve *s, bool kept);
+/* All are sent, and copied: the last word is due. */
+bool serve_over(const struct serve *s);
+/* Then. intact: what was granted stood until now. `out` becomes WHOLE. */
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns);
 void serve_end(struct serve *s, int error, struct net_word *out);
 

@@ -337,7 +337,7 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 		if (!j->iov[i].iov_base)
 			return -EINVAL;
 	}
-	rc = in_pool ? pool_receive(j->n, j->conn, in_pool, j->iov, j->w->want->deadline_ns) :
+	rc = in_pool ? pool_receive(j->n, j->conn, &part->pull, in_pool, j->iov) :
 		       conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
 	j->ours = rc == -ESTALE; /* by what we know it is not the peer's place: the next time */
 	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
