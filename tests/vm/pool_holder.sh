@@ -15,21 +15,30 @@ obey() { # LINE
 	put\ *) kv A put kv "${1#put }" 10 ;;
 	cold) ctl A drain && ctl A evict kv cxl ;;
 	pool\ *) of_pool A "${1#pool }" ;;
-	kill) kill -KILL "${net_pid[A]}"; wait "${net_pid[A]}" || true ;;
-	start) pool_up A ;;
+	kill) kill -KILL "$(cat "$LAB/net.pid")" ;;
+	start) start ;;
 	die) echo 1 >/proc/sys/kernel/sysrq; echo b >/proc/sysrq-trigger ;;
 	esac
 }
+start() {
+	pool_up A
+	echo "${net_pid[A]}" >"$LAB/net.pid"
+}
+
+# A line's own process: its input and output are the connection.
+if [ "${1-}" = obey ]; then
+	read -r line
+	obey "$line" 2>&1 </dev/null && echo done
+	exit
+fi
 
 host_up A
 kv A put kv 0 0
 echo 'tierd of A is up'
 etcd_there() { curl -s -m 20 "$url/health" | grep -q true; }
 eventually 300 etcd_there || lab_fail 'B has no etcd'
-pool_up A
+start
 echo 'A is up'
-mkfifo /mnt/answer
 while :; do
-	busybox nc -l -p 9000 </mnt/answer |
-		{ read -r line; obey "$line" 2>&1; echo "done $?"; } >/mnt/answer || true
+	busybox nc -l -p 9000 -e bash tests/vm/pool_holder.sh obey || true
 done
