@@ -288,8 +288,8 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
 	}
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
-	if (!rc)
-		rc = pool_send(h->n, h->c, &f);
+	if (!rc) /* what lies in the pool all can read who have it */
+		rc = g->share->names ? -EAGAIN : pool_send(h->n, h->c, &f);
 	if (rc == -EAGAIN)
 		rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
 	tier_release_many(h->reader, h->lease, count);

@@ -16,8 +16,9 @@
  *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
- *  X1, X3, X4  of a CXL pool (--pool): who stores into an extent is its owner, by etcd; what a reader
- *      loads is what was stored; no place is stored to while its reader's grant is not over
+ *  X1 to X4  of a CXL pool (--pool): who stores into an extent is its owner, by etcd; what a reader
+ *      loads is what was stored; until a reader's grant is over or it has copied, the place is kept,
+ *      and nobody else may store there (X2)
  *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
  *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
@@ -132,7 +133,7 @@ struct cached_line {
 struct pool_told {
 	const struct link *link;
 	uint32_t reader, holder;
-	uint64_t life, id, offset, ends_ns; /* by the reader's clock */
+	uint64_t life, holder_life, id, offset, ends_ns; /* by the reader's clock */
 	bool copied;
 };
 
@@ -141,7 +142,8 @@ struct pool_world {
 		bool late;
 		uint8_t bytes[POOL_LINE];
 	} line[POOL_LINES];
-	struct pool_told told[POOL_TOLD];
+	struct pool_told told[POOL_TOLD]; /* tolds of them */
+	uint32_t tolds;
 	struct pool_record record[POOL_EXTENTS]; /* etcd's; mod 0: none */
 };
 
@@ -348,6 +350,7 @@ void box_judge(struct fleet *f);
 /* pool.c: a CXL pool */
 void pool_start(struct fleet *f, struct host *h);
 void pool_event(struct fleet *f, struct event *e);
+void pool_judge_all(struct fleet *f);
 void pool_execute(struct fleet *f, const struct host *h, const struct agree_call *c,
 		  struct reply *out);
 

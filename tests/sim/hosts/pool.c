@@ -162,13 +162,30 @@ static void judge_store(struct fleet *f, const struct host *h, uint64_t offset)
 {
 	if (!owner_by_etcd(f, h, (uint32_t)LINES_OF(offset)))
 		FAIL(f, "X1: host %u stores into an extent that is not its", h->place);
-	for (uint32_t i = 0; i < POOL_TOLD; i++) {
-		const struct pool_told *t = &f->pool.told[i];
+}
 
-		if (t->link && t->offset == offset && !reader_done(f, t))
-			FAIL(f, "X4: host %u stores where host %u has a grant of host %u", h->place,
-			     t->reader, t->holder);
+/* Whoever may store there now: a grant about it is not over. */
+static void judge_told(struct fleet *f, const struct pool_told *t)
+{
+	for (uint32_t i = 0; i < f->hosts; i++) {
+		const struct host *h = &f->host[i];
+		uint64_t now = fleet_clock(f, h);
+		bool keeps = false;
+
+		for (uint32_t k = 0; k < POOL_PLACES_MAX && h->life == t->holder_life; k++)
+			keeps |= h->pool.place[k].offset == t->offset &&
+				 now < h->pool.place[k].until_ns;
+		if (h->up && !keeps && pool_ours(&h->pool, t->offset, now, h->agree.until_ns))
+			FAIL(f, "%s: host %u may store where host %u has a grant of host %u",
+			     h->life == t->holder_life ? "X4" : "X2", i, t->reader, t->holder);
 	}
+}
+
+void pool_judge_all(struct fleet *f)
+{
+	for (uint32_t i = 0; i < f->pool.tolds; i++)
+		if (!reader_done(f, &f->pool.told[i]))
+			judge_told(f, &f->pool.told[i]);
 }
 
 static void note_told(struct fleet *f, const struct host *h, struct link *l,
@@ -177,10 +194,11 @@ static void note_told(struct fleet *f, const struct host *h, struct link *l,
 	for (uint32_t i = 0; i < POOL_TOLD; i++) {
 		struct pool_told *t = &f->pool.told[i];
 
-		if (t->link && !reader_done(f, t))
+		if (i < f->pool.tolds && !reader_done(f, t))
 			continue;
+		f->pool.tolds += i == f->pool.tolds;
 		*t = (struct pool_told){ .link = l, .reader = l->from, .life = l->from_life,
-					 .holder = h->place, .id = s->serve.id, .offset = offset,
+					 .holder = h->place, .holder_life = h->life, .id = s->serve.id, .offset = offset,
 					 .ends_ns = sent_ns + s->serve.ends_ns - s->serve.began_ns };
 		return;
 	}
@@ -189,7 +207,7 @@ static void note_told(struct fleet *f, const struct host *h, struct link *l,
 
 static void note_copied(struct fleet *f, const struct link *l, uint64_t id, uint64_t offset)
 {
-	for (uint32_t i = 0; i < POOL_TOLD; i++) {
+	for (uint32_t i = 0; i < f->pool.tolds; i++) {
 		struct pool_told *t = &f->pool.told[i];
 
 		t->copied |= t->link == l && t->id == id && t->offset == offset;
@@ -338,7 +356,7 @@ static void loaded(struct fleet *f, struct host *h, struct link *l, struct pool_
 	uint8_t bytes[POOL_PLACE_BYTES];
 	bool good = load(f, h, at->offset, bytes, at->loads), over = true;
 
-	for (uint32_t i = 0; i < POOL_TOLD; i++) {
+	for (uint32_t i = 0; i < f->pool.tolds; i++) {
 		const struct pool_told *t = &f->pool.told[i];
 
 		if (t->link == l && t->id == at->id && t->offset == at->offset)
