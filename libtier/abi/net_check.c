@@ -154,6 +154,13 @@ static bool error_good(int32_t error)
 	return error <= 0 && error >= -4095;
 }
 
+static bool admin_good(const struct net_admin *m)
+{
+	return name_good(m->verb, sizeof(m->verb), false) &&
+	       name_good(m->word[0], sizeof(m->word[0]), true) &&
+	       name_good(m->word[1], sizeof(m->word[1]), true);
+}
+
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
@@ -162,7 +169,6 @@ static bool members_good(uint16_t type, const void *m)
 	const struct net_word *word = m;
 	const struct net_want *want = m;
 	const struct net_placed *placed = m;
-	const struct net_admin *admin = m;
 
 	switch (type) {
 	case NET_HELLO:
@@ -190,9 +196,8 @@ static bool members_good(uint16_t type, const void *m)
 		return ((const struct net_offer *)m)->count > 0 &&
 		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
-		return !word->error && !word->number;
 	case NET_COPIED:
-		return !word->error && word->number;
+		return !word->error && !word->number == (type == NET_LAYER);
 	case NET_HOLD:
 	case NET_FIND:
 	case NET_HELD:
@@ -210,9 +215,7 @@ static bool members_good(uint16_t type, const void *m)
 		       name_good(placed->host, sizeof(placed->host), true) &&
 		       text_good(placed->text, sizeof(placed->text));
 	case NET_ADMIN:
-		return name_good(admin->verb, sizeof(admin->verb), false) &&
-		       name_good(admin->word[0], sizeof(admin->word[0]), true) &&
-		       name_good(admin->word[1], sizeof(admin->word[1]), true);
+		return admin_good(m);
 	default:
 		return error_good(((const struct net_text *)m)->error);
 	}

@@ -1,6 +1,4 @@
 # The other guest of pool.sh, host A: does what it is told by a line on port 9000, and answers.
-# machine: -netdev dgram,id=n0,local.type=unix,local.path=@work@/wire.a,remote.type=unix,remote.path=@work@/wire.b
-# machine: -device virtio-net-pci,netdev=n0,mac=52:54:00:00:09:0a,bus=pcie.0
 # machine: -object memory-backend-file,id=cxlm0,size=256M,share=on,mem-path=@work@/pool
 # machine: -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1
 # machine: -device cxl-rp,port=0,bus=cxl.1,id=rp13,chassis=0,slot=2

@@ -1,5 +1,5 @@
-# A host with a CXL pool: its network, the region as a device of dax, daemons; sourced by both guests
-# of pool.sh. Times are long, for guests are slow. Wants NAME; B has etcd.
+# A host with a CXL pool: its network, the region as a device of dax, daemons; sourced by both
+# guests of pool.sh. Times are long, for guests are slow. Wants NAME; B has etcd.
 # SPDX-License-Identifier: Apache-2.0
 
 LAB=$TMPDIR/lab

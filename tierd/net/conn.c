@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/net/conn.h"
@@ -373,7 +374,7 @@ static int send_hello(struct conn *c, const struct conn_self *self, uint64_t dea
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELLO,
 			    .length = sizeof(m) },
 		.incarnation = self->incarnation,
-		.pool = self->pool,
+		.pool = atomic_load_relaxed_u64(&self->pool),
 	};
 
 	c->own_pool = m.pool;

@@ -38,7 +38,7 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
 struct conn_self {
 	const char *name;
 	uint64_t incarnation;
-	_Atomic uint64_t pool; /* while etcd tells whose its extents are */
+	uint64_t pool; /* while etcd tells whose its extents are; atomic */
 	int stop; /* an eventfd: readable once the process ends */
 	struct lock lock; /* the last one that is taken */
 	SSL_CTX *tls GUARDED_BY(lock); /* NULL = bare */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A CXL pool that several hosts have mapped (pool.h): the device, its lines, its owners in etcd. The
- * pool is read through a mapping that cannot be stored to. `node.shares` holds its state together
+ * A CXL pool that several hosts have mapped (pool.h): the device, its lines, its owners in etcd.
+ * It is read through a mapping that cannot be stored to. `node.shares` holds its state together
  * with what etcd agreed on.
  */
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
@@ -29,7 +29,7 @@ struct pool_map {
 	const uint8_t *load;
 	uint8_t *store;
 	uint64_t bytes;
-	_Atomic uint64_t bytes_in, bytes_out;
+	uint64_t bytes_in, bytes_out; /* atomic */
 	/* of the members' thread */
 	struct pool_seen seen;
 	struct pool_record *record;
@@ -39,6 +39,8 @@ struct pool_map {
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
 #define POOL_BUILT true
 
 static bool unordered_flush(void)
@@ -76,12 +78,11 @@ static void lines_out(const void *from, uint64_t bytes)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static uint64_t size_of(int fd, const struct stat *st)
+static uint64_t size_of(const struct stat *st)
 {
 	char path[96], text[32] = "";
 	FILE *f CLEANUP_FCLOSE = NULL;
 
-	(void)fd;
 	if (S_ISREG(st->st_mode))
 		return (uint64_t)st->st_size;
 	if (!S_ISCHR(st->st_mode))
@@ -103,7 +104,7 @@ static const char *map(const char *path, struct pool_map *m)
 		return "cache lines cannot be flushed on this processor: not built";
 	if (fd < 0 || fstat(fd, &st))
 		return strerror(errno);
-	m->bytes = size_of(fd, &st);
+	m->bytes = size_of(&st);
 	if (m->bytes < POOL_FIRST)
 		return "it is neither a device of dax nor a file of some size";
 	load = mmap(NULL, m->bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -204,8 +205,9 @@ json_t *pool_list(struct node *n)
 				   n->agree.until_ns);
 	return json_pack("{s:s, s:o, s:i, s:i, s:I, s:I}", "device", n->config.pool, "id",
 			 json_sprintf("%016" PRIx64, m->pool.header.id), "extents",
-			 m->pool.header.extents, "ours", ready, "bytes_in", (json_int_t)m->bytes_in,
-			 "bytes_out", (json_int_t)m->bytes_out);
+			 m->pool.header.extents, "ours", ready,
+			 "bytes_in", (json_int_t)atomic_load_relaxed_u64(&m->bytes_in),
+			 "bytes_out", (json_int_t)atomic_load_relaxed_u64(&m->bytes_out));
 }
 
 /* ---- owners ---------------------------------------------------------------------------------- */
@@ -313,7 +315,7 @@ static int tell(struct node *n, struct conn *c, const struct pool_frame *f, uint
 	serve_at(f->serve, f->m, offset, &at);
 	iov[0] = (struct iovec){ &at, sizeof(at) };
 	iov[1] = (struct iovec){ (void *)(uintptr_t)f->crc, f->m->count * sizeof(*f->crc) };
-	n->cxl->bytes_out += f->m->bytes;
+	atomic_add_relaxed_u64(&n->cxl->bytes_out, f->m->bytes);
 	return conn_send(c, iov, 2, f->until_ns);
 }
 
@@ -380,7 +382,7 @@ int pool_receive(struct node *n, struct conn *c, struct pull *p, const struct ne
 			offset += to[i].iov_len;
 		}
 	}
-	n->cxl->bytes_in += m->pages.bytes;
+	atomic_add_relaxed_u64(&n->cxl->bytes_in, m->pages.bytes);
 	pull_copied(p, &copied);
 	return conn_send_message(c, &copied.header, p->deadline_ns);
 }

@@ -13,7 +13,8 @@
  *     lease and its longest grant by the pool, and a 32nd, for clocks drift (G3).
  * X3  Stored, flushed, then told, by message: nothing in the pool says that something is there. The
  *     reader drops its lines after it was told and before it loads; it stores nothing (R3).
- * X4  A place is stored to again when its reader has said COPIED, or its grant is over, a 32nd later.
+ * X4  A place is stored to again when its reader has said COPIED, or its grant is over, a 32nd
+ *     later.
  * X5  What is loaded is copied once, then judged as if it had come by the socket. Behind the last
  *     COPIED the holder says whether all of it was kept until then (R1).
  */

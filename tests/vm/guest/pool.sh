@@ -4,8 +4,6 @@
 # emulator's memory is coherent: a flush that is left out shows in tests/model and in the simulator.)
 # peer: tests/vm/pool_holder.sh
 # modules: virtio_net libnvdimm cxl_acpi cxl_pci cxl_mem cxl_port device_dax dax_cxl
-# machine: -netdev dgram,id=n0,local.type=unix,local.path=@work@/wire.b,remote.type=unix,remote.path=@work@/wire.a
-# machine: -device virtio-net-pci,netdev=n0,mac=52:54:00:00:09:0b,bus=pcie.0
 # machine: -object memory-backend-file,id=cxlm0,size=256M,share=on,mem-path=@work@/pool
 # machine: -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1
 # machine: -device cxl-rp,port=0,bus=cxl.1,id=rp13,chassis=0,slot=2
@@ -42,8 +40,8 @@ by_pool() { # PROMPT
 host_up B
 kv B put kv 0 0
 "$BUILD/tierd-net" --pool-extent 48MiB --pool-format /dev/dax0.0
-etcd --data-dir "$LAB/etcd" --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls "$url" \
-	--logger zap >"$LAB/etcd.log" 2>&1 &
+etcd --data-dir "$LAB/etcd" --listen-client-urls http://0.0.0.0:2379 \
+	--advertise-client-urls "$url" --logger zap >"$LAB/etcd.log" 2>&1 &
 etcd_pid=$!
 echo 'B has etcd'
 a_is_up() { echo 'pool ours' | timeout 20 busybox nc 10.9.1.1 9000 | grep -q done; }
