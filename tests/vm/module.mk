@@ -15,13 +15,14 @@ $(O)/plain/vm/passthrough: LIBS_libtier += $(URING_LIBS)
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test
-vm-test: $(O)/plain/tests/unit/test_backend_mem
+vm-test: $(addprefix $(O)/plain/tests/unit/,test_backend_mem test_backend_nvme)
 vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...', JSON=file)
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build
 	@! grep -q '^# build: kernel-mod kernel-plants' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-plants HEADERS=$(abspath $(O))/vm/headers/build
+	@BUILD=$(O)/plain tests/vm/starts
 	@BUILD=$(O)/plain JSON=$(JSON) tests/vm/run $(VM)
 
 .PHONY: vm-shell
