@@ -30,7 +30,8 @@ static int run(struct exp *e, struct layers *l, uint32_t sets, uint32_t line_log
 	return rc;
 }
 
-static void say(struct exp *e, uint32_t blocks, uint32_t line_log, bool ahead, double us, double all)
+static void say(struct exp *e, uint32_t blocks, uint32_t line_log, bool ahead, double us,
+		double all)
 {
 	double share = 100.0 * (16u << SETS) / ((double)LAYERS * blocks * 16);
 	bool judged = ahead && line_log == LAYERS_BLOCK_LOG;

@@ -35,7 +35,7 @@ struct layers_run {
 };
 
 uint32_t layers_compute(const struct point_rates *r); /* cycles of a layer's computing */
-/* In the model, by its clock: all cycles of the timed steps. sets_log: with lines of 4 KiB. -errno. */
+/* In the model, by its clock: all cycles of the timed steps. sets_log: of lines of 4 KiB. */
 int layers_by_clock(struct layers *l, const struct layers_run *run, const struct point *p,
 		    const struct point_rates *r, uint32_t sets_log, uint64_t *cycles);
 

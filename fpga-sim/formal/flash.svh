@@ -1,6 +1,6 @@
-// Inside flash.sv, proved by induction: what came in by a fence comes out as one end, once; no answer
-// to an old command ends anything; no queue overruns. What it rests on: a register that is inside has
-// its command due, or given, or an end, one of them and once.
+// Inside flash.sv, proved by induction: what came in by a fence comes out as one end, once; no
+// answer to an old command ends anything; no queue overruns. It rests on this: a register that is
+// inside has its command due, or given, or an end: one of them, and once.
 // SPDX-License-Identifier: Apache-2.0
   logic started = 0, waited = 0;
   logic [MANY-1:0] inside_flash, flying;  // fenced and not ended; a command is under way

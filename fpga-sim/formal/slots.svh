@@ -1,5 +1,5 @@
 // Inside slots.sv, proved by induction: no credit is lost, none comes back twice, no slot is taken
-// that is in use. What it rests on: a slot was never used, or is in use, or lies in the queue, once.
+// that is in use. It rests on this: a slot was never used, or is in use, or is in the queue once.
 // SPDX-License-Identifier: Apache-2.0
   localparam int SLOTS = 1 << LOG;
   logic started = 0;

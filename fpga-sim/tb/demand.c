@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experiment f in the RTL: reads of random lines beside a window (exp/demand.c), for a shorter time. */
+/* Experiment f in the RTL: reads of random lines beside a window (exp/demand.c), in short. */
 #include <stdio.h>
 
 #include "experiment.h"
