@@ -27,8 +27,13 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
 	case NET_PAGES:
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
+	case NET_PATH:
+		return (struct net_form){ sizeof(struct net_path), 0, 0 };
+	case NET_PLACES:
+		return (struct net_form){ sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_LAYER:
 	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
@@ -77,6 +82,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_ask, count);
 		break;
 	case NET_PAGES:
+	case NET_PLACES: /* begins with one */
 		at = offsetof(struct net_pages, count);
 		break;
 	case NET_HOLD:
@@ -150,6 +156,12 @@ static bool error_good(int32_t error)
 	return error <= 0 && error >= -4095;
 }
 
+static bool path_good(const struct net_path *p)
+{
+	return error_good(p->error) && p->qpn <= 0xffffff && p->psn <= 0xffffff && p->mtu <= 5 &&
+	       !p->reserved && (p->error || (p->qpn && p->mtu));
+}
+
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
@@ -162,7 +174,7 @@ static bool members_good(uint16_t type, const void *m)
 
 	switch (type) {
 	case NET_HELLO:
-		return name_good(hello->name, sizeof(hello->name), false) && !hello->features &&
+		return name_good(hello->name, sizeof(hello->name), false) && !(hello->features & ~(uint64_t)NET_RDMA) &&
 		       zero(hello->reserved, sizeof(hello->reserved));
 	case NET_PROBE:
 		return !((const struct net_probe *)m)->reserved;
@@ -177,8 +189,14 @@ static bool members_good(uint16_t type, const void *m)
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
 		return pages->count > 0 && pages->bytes >= pages->count;
+	case NET_PATH:
+		return path_good(m);
+	case NET_PLACES:
+		return pages->count > 0 && pages->bytes >= pages->count &&
+		       !((const struct net_places *)m)->reserved;
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_TAKEN:
 		return error_good(word->error) && !word->reserved;
 	case NET_OFFER: /* a prefix that no engine could ask for is none */
