@@ -177,7 +177,7 @@ struct net_places {
 	struct net_pages pages; /* its header is the message's */
 	uint64_t address;
 	uint32_t rkey;
-	uint32_t reserved;
+	uint32_t number; /* of those of this connection: 1, 2 ... */
 	/* count CRCs, 4 bytes each */
 }; /* 56 bytes */
 
@@ -229,7 +229,7 @@ struct net_offer {
 }; /* 104 bytes */
 
 /*
- * END, WHOLE. READ: id is the grant's, error 0 or why it could not be read. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
+ * END, WHOLE. READ: id is the PLACES' number, error 0 or why it could not be read. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
  * id is how many are ready, error 0.
  */
 struct net_word {

@@ -188,12 +188,10 @@ static bool members_good(uint16_t type, const void *m)
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
+	case NET_PLACES: /* begins with one */
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_PATH:
 		return path_good(m);
-	case NET_PLACES:
-		return pages->count > 0 && pages->bytes >= pages->count &&
-		       !((const struct net_places *)m)->reserved;
 	case NET_END:
 	case NET_WHOLE:
 	case NET_READ:

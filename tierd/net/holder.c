@@ -293,7 +293,7 @@ static int bring(struct holder *h, struct grant *g, const struct cursor *at)
 /* Tell the peer where a frame lies. */
 static int tell_place(struct holder *h, struct grant *g, uint32_t place)
 {
-	struct net_places m = { .pages = h->frame.m };
+	struct net_places m = { .pages = h->frame.m, .number = h->window.told };
 	struct iovec iov[] = { { &m, sizeof(m) }, { h->frame.crc, m.pages.count * 4 } };
 
 	h->placed[place] = h->frame;

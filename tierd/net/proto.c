@@ -210,6 +210,7 @@ uint32_t window_add(struct window *w, uint64_t id)
 	assert(!window_full(w));
 	w->id[place] = id;
 	w->count++;
+	w->told++;
 	return place;
 }
 
@@ -225,7 +226,7 @@ uint32_t window_take(struct window *w)
 
 int window_read(const struct window *w, const struct net_word *m)
 {
-	return w->count && w->id[w->first] == m->id ? 0 : -EPROTO;
+	return w->count && m->id == w->told - w->count + 1 ? 0 : -EPROTO;
 }
 
 bool window_has(const struct window *w, uint64_t id)

@@ -124,7 +124,8 @@ void serve_end(struct serve *s, int error, struct net_word *out);
 /* ---- window: frames of one connection that lie to be read (N5) ------------------------------ */
 
 struct window {
-	uint32_t first, count; /* the oldest one, and how many */
+	uint32_t told;         /* in this connection's life */
+	uint32_t first, count; /* the place of the oldest one, and how many lie there */
 	uint64_t id[NET_PLACES_MAX]; /* whose, by place */
 };
 
@@ -133,11 +134,11 @@ static inline bool window_full(const struct window *w)
 	return w->count == NET_PLACES_MAX;
 }
 
-/* A frame of this grant: its place. */
+/* A frame of this grant: its place; its number is `told`. */
 uint32_t window_add(struct window *w, uint64_t id);
 /* The oldest one's place, which is free again. */
 uint32_t window_take(struct window *w);
-/* A READ: it must be about the oldest one. 0 or -EPROTO. */
+/* A READ: it must be of the oldest one's number. 0 or -EPROTO. */
 int window_read(const struct window *w, const struct net_word *m);
 /* Does one of this grant still lie there? */
 bool window_has(const struct window *w, uint64_t id);

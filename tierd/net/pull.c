@@ -386,7 +386,7 @@ static int read_frame(struct job *j, const struct net_places *m, const uint8_t *
 	struct net_word word = {
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_READ,
 			    .length = sizeof(word) },
-		.id = m->pages.id,
+		.id = m->number,
 	};
 	uint64_t now = time_now_ns(), until_ns = j->w->want->deadline_ns;
 	struct verbs *v = j->conn->verbs;
