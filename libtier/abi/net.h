@@ -37,8 +37,8 @@
  * N3  At most NET_GRANTS_MAX grants are open on a connection; their pages come in turn.
  * N4  A page's CRC32C begins with its key, epoch and number: another page's bytes do not verify.
  * N5  PLACES come only after a PATH that both made, each is answered by a READ, in order, and lies
- *     there until then; NET_PLACES_MAX at most do. After a READ that says why not, what has not been read comes as PAGES, and
- *     a PLACES that was on its way is not answered.
+ *     there until then; NET_PLACES_MAX at most do. After a READ that says why not, what has not
+ *     been read comes as PAGES, and a PLACES that was on its way is not answered.
  */
 #ifndef TIER_ABI_NET_H
 #define TIER_ABI_NET_H
@@ -229,8 +229,9 @@ struct net_offer {
 }; /* 104 bytes */
 
 /*
- * END, WHOLE. READ: id is the PLACES' number, error 0 or why it could not be read. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
- * id is how many are ready, error 0.
+ * END, WHOLE. READ: id is the PLACES' number, error 0 or why it could not be read. TAKEN: 0,
+ * -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER: id is how many are
+ * ready, error 0.
  */
 struct net_word {
 	struct net_header header;

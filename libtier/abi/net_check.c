@@ -156,6 +156,19 @@ static bool error_good(int32_t error)
 	return error <= 0 && error >= -4095;
 }
 
+static bool admin_good(const struct net_admin *m)
+{
+	return name_good(m->verb, sizeof(m->verb), false) &&
+	       name_good(m->word[0], sizeof(m->word[0]), true) &&
+	       name_good(m->word[1], sizeof(m->word[1]), true);
+}
+
+static bool hello_good(const struct net_hello *h)
+{
+	return name_good(h->name, sizeof(h->name), false) &&
+	       !(h->features & ~(uint64_t)NET_RDMA) && zero(h->reserved, sizeof(h->reserved));
+}
+
 static bool path_good(const struct net_path *p)
 {
 	return error_good(p->error) && p->qpn <= 0xffffff && p->psn <= 0xffffff && p->mtu <= 5 &&
@@ -165,25 +178,22 @@ static bool path_good(const struct net_path *p)
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
-	const struct net_hello *hello = m;
+	const struct net_ask *ask = m;
 	const struct net_pages *pages = m;
 	const struct net_word *word = m;
 	const struct net_want *want = m;
 	const struct net_placed *placed = m;
-	const struct net_admin *admin = m;
 
 	switch (type) {
 	case NET_HELLO:
-		return name_good(hello->name, sizeof(hello->name), false) && !(hello->features & ~(uint64_t)NET_RDMA) &&
-		       zero(hello->reserved, sizeof(hello->reserved));
+		return hello_good(m);
 	case NET_PROBE:
 		return !((const struct net_probe *)m)->reserved;
 	case NET_FOUND:
 		return error_good(((const struct net_found *)m)->error) &&
 		       !((const struct net_found *)m)->reserved;
 	case NET_ASK:
-		return ((const struct net_ask *)m)->klass <= ABI_CLASS_SPECULATIVE &&
-		       ((const struct net_ask *)m)->count > 0;
+		return ask->klass <= ABI_CLASS_SPECULATIVE && ask->count > 0;
 	case NET_GRANT:
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
@@ -219,9 +229,7 @@ static bool members_good(uint16_t type, const void *m)
 		       name_good(placed->host, sizeof(placed->host), true) &&
 		       text_good(placed->text, sizeof(placed->text));
 	case NET_ADMIN:
-		return name_good(admin->verb, sizeof(admin->verb), false) &&
-		       name_good(admin->word[0], sizeof(admin->word[0]), true) &&
-		       name_good(admin->word[1], sizeof(admin->word[1]), true);
+		return admin_good(m);
 	default:
 		return error_good(((const struct net_text *)m)->error);
 	}

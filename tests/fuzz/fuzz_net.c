@@ -261,6 +261,22 @@ static void put_pull(struct fuzz_seed *s, uint32_t missing)
 	put(s, &whole, NET_WHOLE, 0);
 }
 
+/* A frame that is read, not sent. */
+static void put_places(struct fuzz_seed *s)
+{
+	struct net_path path = { .qpn = 17, .mtu = 3 };
+	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 7 * 512 };
+	struct net_places places = { .pages = { .id = 1, .count = 2, .bytes = 1024 },
+				     .address = 4096, .rkey = 7, .number = 1 };
+	struct net_word word = { .id = 1 };
+
+	put(s, &path, NET_PATH, 0);
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &places, NET_PLACES, 2);
+	put(s, &word, NET_READ, 0);
+}
+
 void fuzz_seeds(void)
 {
 	static struct fuzz_seed s;
@@ -281,11 +297,6 @@ void fuzz_seeds(void)
 	struct net_offer offer = { .id = 1, .depth = 2, .count = 3 };
 	struct net_hold hold = { .id = 1, .count = 2 };
 	struct net_find find = { .id = 1, .count = 2 };
-	struct net_path path = { .qpn = 17, .mtu = 3 };
-	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
-				   .bytes = 7 * 512 };
-	struct net_places places = { .pages = { .id = 1, .count = 2, .bytes = 1024 },
-				     .address = 4096, .rkey = 7, .number = 1 };
 
 	put(&s, &hello, NET_HELLO, 0);
 	put(&s, &probe, NET_PROBE, 2);
@@ -307,10 +318,7 @@ void fuzz_seeds(void)
 	put_pull(&s, 1);
 	put_pull(&s, 0);
 	fuzz_seed_end(&s, "pull");
-	put(&s, &path, NET_PATH, 0);
-	put(&s, &grant, NET_GRANT, 0);
-	put(&s, &places, NET_PLACES, 2);
-	put(&s, &word, NET_READ, 0);
+	put_places(&s);
 	fuzz_seed_end(&s, "places");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);

@@ -23,13 +23,14 @@ $(O)/plain/vm/unlends/verbs.c: tierd/net/verbs.c
 $(O)/plain/vm/unlends/tierd-net: $(O)/plain/vm/unlends/verbs.c $(O)/plain/tierd-net
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $< \
-		$(filter-out %/verbs.o,$(call objects,plain,$(SRC_net))) $(O)/plain/libtier.a $(LIBS_net)
+		$(filter-out %/verbs.o,$(call objects,plain,$(SRC_net))) $(O)/plain/libtier.a \
+		$(LIBS_net)
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test
 vm-test: $(O)/plain/tests/unit/test_backend_mem
-vm-test: $(if $(HAVE_IBVERBS),$(O)/plain/vm/unlends/tierd-net)
-vm-test: all-plain $(O)/plain/hosts-kv $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...', JSON=file)
+vm-test: $(O)/plain/hosts-kv $(if $(HAVE_IBVERBS),$(O)/plain/vm/unlends/tierd-net)
+vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...', JSON=file)
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build

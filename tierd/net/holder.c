@@ -492,7 +492,8 @@ static struct grant *sending(struct holder *h)
 		struct grant *g = &h->grant[i];
 
 		if (g->serve.state == SERVE_PAGES && !g->error &&
-		    !(g->placed && window_full(&h->window)) && (!first || g->begun_ns < first->begun_ns))
+		    !(g->placed && window_full(&h->window)) &&
+		    (!first || g->begun_ns < first->begun_ns))
 			first = g;
 	}
 	return first;

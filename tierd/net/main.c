@@ -29,7 +29,8 @@
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX },
+		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20,
+		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };

@@ -415,7 +415,8 @@ static json_t *describe(const struct node *n, const struct peer *p, uint64_t now
 	} number[] = {
 		{ "bytes_in", p->bytes_in }, { "bytes_out", p->bytes_out }, { "pulls", p->pulls },
 		{ "read_in", p->read_in }, { "read_out", p->read_out },
-		{ "path_failures", p->path_failures }, { "misses", p->misses }, { "failed", p->failed }, { "answer_ns", p->answer_ns },
+		{ "path_failures", p->path_failures }, { "misses", p->misses },
+		{ "failed", p->failed }, { "answer_ns", p->answer_ns },
 		{ "bytes_per_s", p->bytes_per_s },
 		{ "retry_ns", waits ? p->retry_ns - now : 0 },
 	};

@@ -191,7 +191,7 @@ void peer_failed(struct peer *p, uint64_t now_ns, const char *why);
 int peer_met(struct peer *p, uint64_t incarnation);
 void peer_moved(struct peer *p, uint64_t bytes, uint64_t took_ns);
 void peer_answered(struct peer *p, uint64_t took_ns);
-/* So many bytes of a pull came by a queue pair, which is still good; it failed. May one be tried? */
+/* So many bytes of a pull came by a queue pair, still good or not; it failed; may one be tried? */
 void peer_read(struct peer *p, uint64_t bytes, bool good);
 void peer_path_failed(struct peer *p, uint64_t now_ns);
 bool peer_path_due(const struct peer *p, uint64_t now_ns);

@@ -377,9 +377,9 @@ static void path_failed(struct job *j, int error)
 }
 
 /*
- * Read a frame that lies at the holder, and tell it. Its memory and its network may be slow, or gone,
- * while the rest of it answers: a quarter of what is left is for that. *lies: it is here; NULL: it
- * comes as PAGES.
+ * Read a frame that lies at the holder, and tell it. Its memory and its network may be slow, or
+ * gone, while the rest of it answers: a quarter of what is left is for that. *lies: it is here;
+ * NULL: it comes as PAGES.
  */
 static int read_frame(struct job *j, const struct net_places *m, const uint8_t **lies)
 {
@@ -639,8 +639,8 @@ static int set_up(struct job *j)
 }
 
 /*
- * Our queue pair told to the holder, and its own to ours; or, given that it is to end, that there is
- * none any more. An error: the connection is of no use.
+ * Our queue pair told to the holder, and its own to ours; or, given that it is to end, that there
+ * is none any more. An error: the connection is of no use.
  */
 static int path_ask(struct job *j, bool ends)
 {

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
 
 #define PORT 1
@@ -34,7 +34,7 @@ struct verbs_device {
 	union ibv_gid gid;
 	uint8_t gid_index;
 	uint64_t bytes_max;
-	_Atomic uint64_t pinned;
+	uint64_t pinned; /* atomic */
 };
 
 struct verbs {
@@ -114,7 +114,7 @@ struct verbs_device *verbs_device(const char *name, const uint8_t address[16], u
 
 uint64_t verbs_pinned(const struct verbs_device *d)
 {
-	return d ? atomic_load(&d->pinned) : 0;
+	return d ? atomic_load_relaxed_u64(&d->pinned) : 0;
 }
 
 /* ---- queue pairs --------------------------------------------------------------------------- */
@@ -229,8 +229,8 @@ int verbs_lend(struct verbs *v)
 
 	if (v->memory)
 		return 0;
-	if (atomic_fetch_add(&v->d->pinned, bytes) + bytes > v->d->bytes_max) {
-		atomic_fetch_sub(&v->d->pinned, bytes);
+	if (atomic_add_u64(&v->d->pinned, bytes) + bytes > v->d->bytes_max) {
+		atomic_sub_u64(&v->d->pinned, bytes);
 		return -ENOBUFS;
 	}
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -250,7 +250,7 @@ void verbs_unlend(struct verbs *v)
 		ibv_dereg_mr(v->mr);
 	if (v->memory)
 		munmap(v->memory, v->bytes);
-	atomic_fetch_sub(&v->d->pinned, v->bytes);
+	atomic_sub_u64(&v->d->pinned, v->bytes);
 	v->mr = NULL;
 	v->memory = NULL;
 	v->bytes = 0;

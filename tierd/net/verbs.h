@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages by RDMA READ (rdma-core's verbs): one queue pair a connection, in a protection domain of its
- * own, made by a message of that connection (PATH), so by nobody else. What is registered is memory
- * of tierd-net's own and never tierd's, in which a hole can be punched at any time (decisions/047).
+ * Pages by RDMA READ (rdma-core's verbs): one queue pair a connection, in a protection domain of
+ * its own, made by a message of that connection (PATH), so by nobody else. What is registered is
+ * memory of tierd-net's own and never tierd's, in which a hole can be punched at any time
+ * (decisions/047).
  *
  * W1  Memory is given back only after its registration has ended, and after the queue pair that
  *     could write there has; so nobody reads there what came later, and nothing is written late.

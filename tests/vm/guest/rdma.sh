@@ -1,8 +1,8 @@
 # Pages by RDMA between hosts, over soft-RoCE: two of each daemon in one guest, on one device, in
 # which their queue pairs meet. Prompts put on A are read on B, every byte compared with its
 # generator (R1); a peer that tries more than it may is refused; a holder that stops or dies
-# costs what it costs by TCP (R4), as does an end that has no device or no room. A tierd-net that gives memory back while it
-# is registered is found.
+# costs what it costs by TCP (R4), as does an end that has no device or no room. A tierd-net that
+# gives memory back while it is registered is found.
 # modules: veth crc32_generic rdma_rxe ib_uverbs
 # memory: 2G
 # seconds: 900
