@@ -17,7 +17,7 @@ test-run: $(O)/plain/hosts-kv $(if $(HAVE_ASAN),$(O)/asan/hosts-kv)
 check: $(O)/$(VARIANT)/hosts-kv
 
 ROUNDS ?= 10
-.PHONY: hosts-demo hosts-test hosts-spread setup-hosts
+.PHONY: hosts-demo hosts-test hosts-spread hosts-beside setup-hosts
 hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
 	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
 		$(O)/plain:tests/integration/hosts_faults.sh \
@@ -29,6 +29,9 @@ hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put,
 
 hosts-spread: all-plain ## how long until every host has a deletion, an epoch, a host's end (N=8)
 	@$(call engines_with,light) bench/hosts/spread --hosts $(or $(N),8) || [ $$? -eq 77 ]
+
+hosts-beside: all-plain $(O)/plain/hosts-kv ## what two hosts that pull cost local demand (ROUNDS=n)
+	@BUILD=$(O)/plain bench/hosts/beside || [ $$? = 77 ]
 
 setup-hosts: ## install etcd and ip for make hosts-demo; starts no service
 	@O=$(O) bench/hosts/setup

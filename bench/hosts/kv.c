@@ -12,6 +12,7 @@
  *            stream CONTEXT PROMPT BLOCKS  (by tier_far_open: each layer compared as it comes)
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *   hosts-kv [--from BLOCK] drop CONTEXT PROMPT BLOCKS  (on this one)
+ *   hosts-kv [--deadline MS] demand CONTEXT PROMPT BLOCKS  (for so long, single pages from NVMe)
  *
  * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
  * Exit status: 0 done, 1 wrong bytes, a refusal, or not what is expected, 2 usage.
@@ -110,14 +111,17 @@ static void fill(const struct kv *kv, uint8_t *to, uint32_t block)
 static int put(struct kv *kv)
 {
 	uint8_t *bytes = calloc(1, tier_geometry_block_bytes(kv->g));
+	int64_t stored;
 
 	for (uint32_t i = kv->from; bytes && i < kv->blocks; i++) {
 		struct tier_put_options o = { .size = sizeof(o), .depth = i };
 
 		o.parent = i ? &kv->key[i - 1] : NULL;
 		fill(kv, bytes, i);
-		if (tier_put_copy(kv->c, &kv->key[i], 1, bytes, &o) != 1) {
-			fprintf(stderr, "hosts-kv: put: %s\n", tier_error_text());
+		stored = tier_put_copy(kv->c, &kv->key[i], 1, bytes, &o);
+		if (stored != 1) {
+			fprintf(stderr, "hosts-kv: put: %s\n",
+				stored ? tier_error_text() : "no room came in time");
 			free(bytes);
 			return 1;
 		}
@@ -381,6 +385,80 @@ static int drop_prompt(struct kv *kv)
 	return 1;
 }
 
+/* ---- demand -------------------------------------------------------------------------------- */
+
+#define GAP_NS (2 * NS_PER_MS)
+#define PING_NS (400 * NS_PER_US)
+#define READS_MAX 8192u
+
+/* The gap to the next read. The daemon is kept awake: else how it wakes would be measured. */
+static void gap(struct kv *kv)
+{
+	const struct timespec nap = { .tv_nsec = PING_NS };
+
+	for (uint64_t left = GAP_NS; left; left -= PING_NS) {
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+		tier_drain(kv->t);
+	}
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Single pages in a random order; those that are in memory by chance are passed over. */
+static int demand(struct kv *kv)
+{
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL };
+	uint64_t until_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS, random = until_ns;
+	uint32_t pages = tier_geometry_pages(kv->g), reads = 0;
+	struct tier_found *found = calloc(kv->blocks, sizeof(*found));
+	uint64_t *ns = calloc(READS_MAX, sizeof(*ns));
+	tier_reader *r = NULL;
+	int status = 1;
+
+	if (!found || !ns || tier_reader_open(kv->t, &r) ||
+	    tier_match(kv->c, kv->key, kv->blocks, found) != kv->blocks)
+		goto out;
+	while (time_now_ns() < until_ns && reads < READS_MAX) {
+		struct tier_page page;
+		struct tier_lease lease;
+		uint32_t block;
+
+		random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+		block = (uint32_t)(random >> 33) % kv->blocks;
+		page = (struct tier_page){ found[block].block, (uint32_t)(random >> 40) % pages };
+		if (tier_lease_page(r, kv->c, page.block, page.page, TIER_LEASE_NO_USE,
+				    &lease) == 0) {
+			tier_release_many(r, &lease, 1);
+			continue;
+		}
+		gap(kv);
+		ns[reads] = time_now_ns();
+		if (tier_fetch_pages(kv->c, &page, 1, &ask) != 1)
+			goto out;
+		ns[reads] = time_now_ns() - ns[reads];
+		reads++;
+		if (compare_pages(kv, r, &page, 1, block) < 0)
+			goto out;
+	}
+	qsort(ns, reads, sizeof(*ns), compare_ns);
+	status = reads == 0;
+	if (reads)
+		printf("{\"reads\": %u, \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64 "}\n",
+		       reads, ns[reads / 2], ns[(uint64_t)reads * 99 / 100]);
+out:
+	if (status)
+		fprintf(stderr, "hosts-kv: demand: %s\n", tier_error_text());
+	tier_reader_close(r);
+	free(found);
+	free(ns);
+	return status;
+}
+
 /* ---- command ------------------------------------------------------------------------------- */
 
 static int open_context(struct kv *kv, const char *name, const char *preset)
@@ -436,8 +514,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop"
-		      " CONTEXT PROMPT BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop|"
+		      "demand CONTEXT PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}
@@ -451,6 +529,7 @@ int main(int argc, char **argv)
 		status = strcmp(argv[optind], "put") == 0      ? put(&kv) :
 			 strcmp(argv[optind], "delete") == 0   ? delete_prompt(&kv) :
 			 strcmp(argv[optind], "drop") == 0     ? drop_prompt(&kv) :
+			 strcmp(argv[optind], "demand") == 0   ? demand(&kv) :
 			 strcmp(argv[optind], "prefetch") == 0 ? prefetch_prompt(&kv) :
 			 strcmp(argv[optind], "stream") == 0   ? stream_prompt(&kv) :
 								 read_prompt(&kv);
