@@ -134,6 +134,8 @@ SIZE(net_ask, 88);
 AT(net_ask, wait_ns, 72);
 SIZE(net_grant, 56);
 SIZE(net_pages, 40);
+SIZE(net_path, 48);
+SIZE(net_places, 56);
 SIZE(net_word, 32);
 SIZE(net_offer, 104);
 SIZE(net_far, 16);

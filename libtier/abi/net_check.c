@@ -27,8 +27,13 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
 	case NET_PAGES:
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
+	case NET_PATH:
+		return (struct net_form){ sizeof(struct net_path), 0, 0 };
+	case NET_PLACES:
+		return (struct net_form){ sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_LAYER:
 	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
@@ -77,6 +82,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_ask, count);
 		break;
 	case NET_PAGES:
+	case NET_PLACES: /* begins with one */
 		at = offsetof(struct net_pages, count);
 		break;
 	case NET_HOLD:
@@ -150,35 +156,55 @@ static bool error_good(int32_t error)
 	return error <= 0 && error >= -4095;
 }
 
+static bool admin_good(const struct net_admin *m)
+{
+	return name_good(m->verb, sizeof(m->verb), false) &&
+	       name_good(m->word[0], sizeof(m->word[0]), true) &&
+	       name_good(m->word[1], sizeof(m->word[1]), true);
+}
+
+static bool hello_good(const struct net_hello *h)
+{
+	return name_good(h->name, sizeof(h->name), false) &&
+	       !(h->features & ~(uint64_t)NET_RDMA) && zero(h->reserved, sizeof(h->reserved));
+}
+
+static bool path_good(const struct net_path *p)
+{
+	return error_good(p->error) && p->qpn <= 0xffffff && p->psn <= 0xffffff && p->mtu <= 5 &&
+	       !p->reserved && (p->error || (p->qpn && p->mtu));
+}
+
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
-	const struct net_hello *hello = m;
+	const struct net_ask *ask = m;
 	const struct net_pages *pages = m;
 	const struct net_word *word = m;
 	const struct net_want *want = m;
 	const struct net_placed *placed = m;
-	const struct net_admin *admin = m;
 
 	switch (type) {
 	case NET_HELLO:
-		return name_good(hello->name, sizeof(hello->name), false) && !hello->features &&
-		       zero(hello->reserved, sizeof(hello->reserved));
+		return hello_good(m);
 	case NET_PROBE:
 		return !((const struct net_probe *)m)->reserved;
 	case NET_FOUND:
 		return error_good(((const struct net_found *)m)->error) &&
 		       !((const struct net_found *)m)->reserved;
 	case NET_ASK:
-		return ((const struct net_ask *)m)->klass <= ABI_CLASS_SPECULATIVE &&
-		       ((const struct net_ask *)m)->count > 0;
+		return ask->klass <= ABI_CLASS_SPECULATIVE && ask->count > 0;
 	case NET_GRANT:
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
+	case NET_PLACES: /* begins with one */
 		return pages->count > 0 && pages->bytes >= pages->count;
+	case NET_PATH:
+		return path_good(m);
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_TAKEN:
 		return error_good(word->error) && !word->reserved;
 	case NET_OFFER: /* a prefix that no engine could ask for is none */
@@ -203,9 +229,7 @@ static bool members_good(uint16_t type, const void *m)
 		       name_good(placed->host, sizeof(placed->host), true) &&
 		       text_good(placed->text, sizeof(placed->text));
 	case NET_ADMIN:
-		return name_good(admin->verb, sizeof(admin->verb), false) &&
-		       name_good(admin->word[0], sizeof(admin->word[0]), true) &&
-		       name_good(admin->word[1], sizeof(admin->word[1]), true);
+		return admin_good(m);
 	default:
 		return error_good(((const struct net_text *)m)->error);
 	}

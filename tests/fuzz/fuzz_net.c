@@ -7,7 +7,8 @@
  * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
  * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
- * takes of one host's offers no more than its part.
+ * takes of one host's offers no more than its part. Of frames that lie to be read a READ frees the
+ * oldest one, and no other.
  */
 #include <errno.h>
 
@@ -60,8 +61,11 @@ static void check_members(const void *m, uint16_t type)
 			check_name((const char *)m + at, NET_NAME_BYTES);
 	} else if (type == NET_ASK) {
 		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_KEYS_MAX);
-	} else if (type == NET_PAGES) {
+	} else if (type == NET_PAGES || type == NET_PLACES) {
 		FUZZ_CHECK(((const struct net_pages *)m)->count <= NET_FRAME_PAGES_MAX);
+	} else if (type == NET_PATH) {
+		FUZZ_CHECK(((const struct net_path *)m)->mtu <= 5);
+		FUZZ_CHECK(((const struct net_path *)m)->qpn <= 0xffffff);
 	}
 }
 
@@ -73,6 +77,7 @@ struct ends {
 	struct homes homes;
 	struct homes_slot slot[32 + HOMES_WINDOW];
 	struct box box;
+	struct window window;
 };
 
 #define TELLS 77u /* the one host that tells */
@@ -123,14 +128,14 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 
 	if (type == NET_GRANT)
 		rc = pull_granted(&e->pull, m);
-	else if (type == NET_PAGES)
+	else if (type == NET_PAGES || type == NET_PLACES) /* a PLACES begins with one */
 		rc = pull_pages(&e->pull, m, &at);
 	else if (type == NET_END)
 		rc = pull_ended(&e->pull, m);
 	else if (type == NET_WHOLE)
 		rc = pull_whole(&e->pull, m, e->now);
 	FUZZ_CHECK(rc == 0 || rc == -EPROTO);
-	if (type == NET_PAGES && rc == 0) {
+	if ((type == NET_PAGES || type == NET_PLACES) && rc == 0) {
 		FUZZ_CHECK(at.layer < LAYERS);
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
@@ -147,6 +152,23 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 	e->pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = e->now + 100 };
 	e->pages = 0;
 	pull_ask(&e->pull, &shape, &ask, e->now);
+}
+
+/* What lies to be read at a holder: a frame for each PLACES that came, until its READ. */
+static void window(struct ends *e, const void *m, uint16_t type)
+{
+	const struct net_word *word = m;
+	struct window was = e->window;
+
+	if (type == NET_PLACES && !window_full(&e->window)) {
+		FUZZ_CHECK(window_add(&e->window, word->id) < NET_PLACES_MAX);
+		FUZZ_CHECK(window_has(&e->window, word->id));
+	} else if (type == NET_READ && window_read(&e->window, word) == 0) {
+		FUZZ_CHECK(was.count && word->id == was.told - was.count + 1);
+		FUZZ_CHECK(window_take(&e->window) == was.first);
+		FUZZ_CHECK(e->window.count == was.count - 1);
+	}
+	FUZZ_CHECK(e->window.count <= NET_PLACES_MAX);
 }
 
 /* The holder's: whatever is asked, it sends the pages of what it granted and no others. */
@@ -202,6 +224,7 @@ void fuzz_one(struct fuzz_input *in)
 		holder(&e, bytes, type);
 		home(&e, bytes, type);
 		box(&e, bytes, type);
+		window(&e, bytes, type);
 		free(bytes);
 		in->at += length;
 		in->left -= (size_t)length;
@@ -236,6 +259,22 @@ static void put_pull(struct fuzz_seed *s, uint32_t missing)
 	put(s, &frame[0], NET_PAGES, 2);
 	put(s, &frame[1], NET_PAGES, 5 - missing);
 	put(s, &whole, NET_WHOLE, 0);
+}
+
+/* A frame that is read, not sent. */
+static void put_places(struct fuzz_seed *s)
+{
+	struct net_path path = { .qpn = 17, .mtu = 3 };
+	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 7 * 512 };
+	struct net_places places = { .pages = { .id = 1, .count = 2, .bytes = 1024 },
+				     .address = 4096, .rkey = 7, .number = 1 };
+	struct net_word word = { .id = 1 };
+
+	put(s, &path, NET_PATH, 0);
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &places, NET_PLACES, 2);
+	put(s, &word, NET_READ, 0);
 }
 
 void fuzz_seeds(void)
@@ -279,6 +318,8 @@ void fuzz_seeds(void)
 	put_pull(&s, 1);
 	put_pull(&s, 0);
 	fuzz_seed_end(&s, "pull");
+	put_places(&s);
+	fuzz_seed_end(&s, "places");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);
 	put(&s, &want, NET_STREAM, 1);

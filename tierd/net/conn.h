@@ -15,6 +15,7 @@
 #include "libtier/base/lock.h"
 
 struct conn_self;
+struct verbs;
 
 struct conn {
 	int fd;
@@ -22,6 +23,8 @@ struct conn {
 	SSL *ssl; /* NULL = bare */
 	char peer[NET_NAME_BYTES]; /* as its certificate says, or its HELLO where there is none */
 	uint64_t incarnation;
+	uint64_t features; /* NET_RDMA */
+	struct verbs *verbs; /* NULL = bytes go by the connection itself */
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
 	bool used;        /* has answered before: it may have gone stale in the pool */
 	struct conn_self *self; /* NULL = local */
@@ -36,6 +39,8 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
 struct conn_self {
 	const char *name;
 	uint64_t incarnation;
+	uint64_t features;
+	void (*verbs_close)(struct verbs *v); /* what ends a connection's verbs */
 	int stop; /* an eventfd: readable once the process ends */
 	struct lock lock; /* the last one that is taken */
 	SSL_CTX *tls GUARDED_BY(lock); /* NULL = bare */
@@ -88,5 +93,7 @@ static inline const struct net_header *conn_got(const struct conn *c)
  */
 int conn_listen(const char *address);
 int conn_listen_local(const char *path);
+/* An address of that form as IPv6 has it. */
+int conn_address(const char *address, uint8_t out[16]);
 
 #endif

@@ -23,12 +23,14 @@
 #include "libtier/base/time.h"
 #include "libtier/base/units.h"
 #include "tierd/net/node.h"
+#include "tierd/net/verbs.h"
 
 #define END_NS (3 * NS_PER_S) /* threads are waited for so long */
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX },
+		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20,
+		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };
@@ -53,12 +55,14 @@ static const char *const usage =
 	"      --streams SIZE      memory for streams from afar, all together (256MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
 	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
+	"      --rdma DEVICE       pages by RDMA READ, not encrypted: trusted networks only\n"
+	"      --rdma-memory SIZE  registered for it, all together (256MiB)\n"
 	"      --box NAME          the host that keeps what the others store; the same on all\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX };
+	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_RDMA, OPT_RDMA_MEMORY };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -69,7 +73,8 @@ static const struct option options[] = {
 	{ "socket", 1, NULL, 's' },	     { "state", 1, NULL, OPT_STATE },
 	{ "staging", 1, NULL, OPT_STAGING }, { "pullers", 1, NULL, OPT_PULLERS },
 	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
-	{ "box", 1, NULL, OPT_BOX },
+	{ "box", 1, NULL, OPT_BOX },	     { "rdma", 1, NULL, OPT_RDMA },
+	{ "rdma-memory", 1, NULL, OPT_RDMA_MEMORY },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
 };
@@ -150,6 +155,9 @@ static int set_number(int c, const char *text)
 	if (c == OPT_STREAMS)
 		return units_parse_bytes(text, &o->streams_bytes) || o->streams_bytes < 1 << 20 ?
 			       wrong("streams have 1MiB or more, not ", text) : 0;
+	if (c == OPT_RDMA_MEMORY)
+		return units_parse_bytes(text, &o->rdma_bytes) || !o->rdma_bytes ?
+			       wrong("memory for RDMA is 1 or more, not ", text) : 0;
 	if (c == OPT_ASK_ALL) {
 		o->ask_all = (uint32_t)strtoul(text, &end, 10);
 		return *end || !isdigit((unsigned char)*text) || o->ask_all > PEERS_MAX ?
@@ -184,6 +192,10 @@ static int set_option(int c, const char *text, bool *bare)
 		return set_text(o->etcd, sizeof(o->etcd), text);
 	case OPT_FLEET:
 		return set_name(o->fleet, text);
+	case OPT_RDMA:
+		return verbs_built_in() ? set_text(o->rdma, sizeof(o->rdma), text) :
+			wrong("libibverbs-dev was not there for this build: no --rdma ",
+			      text);
 	case OPT_BOX:
 		return set_name(o->box, text);
 	case 's':
@@ -293,6 +305,24 @@ static int load_tls(bool again)
 		log_info(&node.log, "new certificates are in use", node.config.tls,
 			 "connections_ended=%u", ended);
 	return 0;
+}
+
+/* Without it bytes go by TCP, as before. */
+static void start_rdma(void)
+{
+	const struct node_config *o = &node.config;
+	uint8_t address[16] = { 0 };
+	char why[128] = "";
+
+	if (!o->rdma[0])
+		return;
+	if (conn_address(o->advertise, address) == 0)
+		node.rdma = verbs_device(o->rdma, address, o->rdma_bytes, why, sizeof(why));
+	if (node.rdma)
+		node.self.features = NET_RDMA;
+	else
+		log_warn(&node.log, "no RDMA: bytes go by TCP", o->rdma, "ibv_devices lists them",
+			 "why=\"%s\"", why);
 }
 
 static int listen_on(int *fd, bool local)
@@ -464,6 +494,7 @@ static int run(int signals)
 	if (rc)
 		return rc;
 	share_load(&node);
+	start_rdma();
 	rc = -pthread_create(&thread[0], NULL, members_run, &node);
 	if (rc == 0)
 		rc = -pthread_create(&thread[1], NULL, tell_run, &node);
@@ -473,8 +504,9 @@ static int run(int signals)
 		rc = listen_on(&local, true);
 	if (rc)
 		return rc;
-	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s",
-		 node.config.listen, node.config.tls[0] ? "tls" : "bare-tcp");
+	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s rdma=%s",
+		 node.config.listen, node.config.tls[0] ? "tls" : "bare-tcp",
+		 node.rdma ? node.config.rdma : "off");
 	loop(remote, local, signals);
 	end(thread);
 	return 0;
@@ -503,5 +535,6 @@ int main(int argc, char **argv)
 		agree_alone(&node.agree);
 	node.self.name = node.config.name;
 	node.self.stop = node.stop;
+	node.self.verbs_close = verbs_close;
 	return run(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) ? 1 : 0;
 }

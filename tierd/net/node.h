@@ -82,6 +82,8 @@ struct node_config {
 	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
+	char rdma[NET_NAME_BYTES]; /* a device; "" = none */
+	uint64_t rdma_bytes;    /* of memory that is registered, all together */
 	uint64_t streams_bytes; /* for streams from afar, all together */
 	uint32_t pullers;
 	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
@@ -92,6 +94,7 @@ struct node {
 	struct log log;
 	struct conn_self self;
 	tier *t;
+	struct verbs_device *rdma; /* NULL = no peer reads by itself */
 	int stop; /* eventfd: readable once we end */
 
 	struct lock shares;
