@@ -96,7 +96,7 @@ static uint32_t pending_slot(struct core *c, struct context *x, struct put *p, c
 {
 	uint32_t limit = tables_slot(c, x, p->args.salt), slot;
 
-	slot = limit ? ABI_SLOT_NONE : block_new(c, x, key);
+	slot = limit ? ABI_SLOT_NONE : block_new(x, key);
 	if (slot != ABI_SLOT_NONE) {
 		quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 		limit = tables_begin(c, x, slot, p->needs);

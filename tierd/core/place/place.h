@@ -11,8 +11,9 @@
 /* block.c */
 void block_leave_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
+uint32_t block_new(struct context *x, const uint8_t *key);
 void block_unnew(struct core *c, struct context *x, uint32_t slot);
+bool block_enter(struct core *c, struct context *x, uint32_t slot);
 void block_commit(struct core *c, struct context *x, uint32_t slot);
 void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
 void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
