@@ -241,7 +241,7 @@ static bool is_same(const struct context *x, uint32_t slot, const struct handove
 /* As recovery makes one, but for its copy on NVMe. */
 static uint32_t block_make(struct core *c, struct context *x, const struct handover_block *b)
 {
-	uint32_t slot = block_new(c, x, b->key);
+	uint32_t slot = block_new(x, b->key);
 	struct abi_block *at;
 
 	if (slot == ABI_SLOT_NONE)
@@ -249,13 +249,8 @@ static uint32_t block_make(struct core *c, struct context *x, const struct hando
 	at = index_block(&x->ix, slot);
 	at->parts = b->parts;
 	at->depth = b->depth;
-	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
-	if (index_insert(&x->ix, slot)) {
-		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(c, x, slot);
+	if (!block_enter(c, x, slot))
 		return ABI_SLOT_NONE;
-	}
-	x->blocks++;
 	quota_name(c, x, slot, b->salt, LEDGER_NONE);
 	tables_lane(x, block_lane(x, slot));
 	x->meta[slot].flags = b->flags & HANDOVER_DURABLE ? BLOCK_DURABLE : 0;

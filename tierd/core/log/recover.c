@@ -168,18 +168,9 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 		block_unwritten(c, x, slot);
 		return slot;
 	}
-	slot = block_new(c, x, v->block[i].key);
+	slot = block_new(x, v->block[i].key);
 	*full |= slot == ABI_SLOT_NONE;
-	if (slot == ABI_SLOT_NONE)
-		return slot;
-	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
-	if (index_insert(&x->ix, slot)) {
-		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(c, x, slot);
-		return ABI_SLOT_NONE;
-	}
-	x->blocks++;
-	return slot;
+	return slot != ABI_SLOT_NONE && block_enter(c, x, slot) ? slot : ABI_SLOT_NONE;
 }
 
 static int place_block(struct core *c, struct context *x, const struct store_view *v, uint32_t i,

@@ -265,7 +265,7 @@ static struct abi_bucket *chain_find(const struct index *ix, const struct chain 
 	return NULL;
 }
 
-/* An empty overflow line. Whoever strays into it came through a chain whose seq has changed. */
+/* An empty overflow line. Whoever comes into it came through a chain whose seq has changed. */
 static struct abi_bucket *overflow_get(struct index *ix)
 {
 	uint32_t line;
