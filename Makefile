@@ -83,14 +83,15 @@ $(error VARIANT=$(VARIANT) is none of: $(VARIANTS))
 endif
 
 LIBS_libtier  = $(CRYPTO_LIBS) $(ISAL_LIBS)
-LIBS_net      = $(SSL_LIBS) $(CURL_LIBS) $(JANSSON_LIBS) $(LIBS_libtier)
+LIBS_net      = $(IBVERBS_LIBS) $(SSL_LIBS) $(CURL_LIBS) $(JANSSON_LIBS) $(LIBS_libtier)
 LIBS_tierd    = $(URING_LIBS) $(NUMA_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(ZLIB_LIBS) \
                 $(SYSTEMD_LIBS) $(MICROHTTPD_LIBS) $(LIBS_libtier)
 FLAGS += $(URING_CFLAGS) $(NUMA_CFLAGS) $(CRYPTO_CFLAGS) $(ISAL_CFLAGS) $(INIH_CFLAGS) \
          $(SSL_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) \
-         $(MICROHTTPD_CFLAGS) $(CMOCKA_CFLAGS)
+         $(MICROHTTPD_CFLAGS) $(IBVERBS_CFLAGS) $(CMOCKA_CFLAGS)
 FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),1,0) \
-         -DTIER_HAVE_MICROHTTPD=$(if $(HAVE_MICROHTTPD),1,0)
+         -DTIER_HAVE_MICROHTTPD=$(if $(HAVE_MICROHTTPD),1,0) \
+         -DTIER_HAVE_IBVERBS=$(if $(HAVE_IBVERBS),1,0)
 
 # --- what is built from what (all paths relative to the top)
 SRC_base      := $(wildcard libtier/base/*.c libtier/abi/*.c)

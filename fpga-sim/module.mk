@@ -8,7 +8,7 @@ FPGA_REGS := $(FPGA)/regs/device_regs.sv
 # parameters of the device (rtl/device.sv): FPGA_SHAPE='-GMSHRS=16'; WAVE=1: it can write waves
 FPGA_SHAPE ?=
 SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c) \
-             $(addprefix fpga-sim/exp/,readers.c clock.c points.c)
+             $(addprefix fpga-sim/exp/,readers.c clock.c points.c layers.c) bench/sparse/select.c
 OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
 # the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
@@ -17,12 +17,18 @@ OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpg
                     tests/lib/core_shell.c)
 # and how much smaller than 32 GiB (the model) and 64 MiB (the RTL) the device is: 1, 2 or 4
 SCALE ?= 1
-FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32 -GQUEUE_LOG=8 \
-                  -GSETS_LOG=$(patsubst 1,10,$(patsubst 2,9,$(patsubst 4,8,$(SCALE))))
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GCLEANS=32 -GQUEUE_LOG=8
+FPGA_EXP_SETS  := -GUNIT_LOG=5 -GSETS_LOG=$(patsubst 1,10,$(patsubst 2,9,$(patsubst 4,8,$(SCALE))))
+# ... with lines of 64 KiB
+FPGA_EXP_LONG  := -GLINE_LOG=10 -GUNIT_LOG=1 \
+                  -GSETS_LOG=$(patsubst 1,6,$(patsubst 2,5,$(patsubst 4,4,$(SCALE))))
 # the long run's RTL: so many miss registers that a set can be pending as a whole
 FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8 -GQUEUE_LOG=4
 # the longest first
-FPGA_EXP_POINTS ?= cliff:4 clean:4 cliff:1.5 cleaned:1.5 windows:4 cliff:0.5 clean:0.5 windows:0.5
+FPGA_EXP_POINTS ?= cliff:4 clean:4 cliff:1.5 cleaned:1.5 windows:4 cliff:0.5 clean:0.5 \
+                   windows:0.5 demand:0 demand:4 demand:10 demand:32 \
+                   decode:100 decode:10 ahead:10 decode:20 ahead:20
+FPGA_EXP_LONG_POINTS ?= decode:100 decode:10 ahead:10 decode:20 ahead:20
 
 .PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
 
@@ -84,8 +90,11 @@ $(FPGA)/exp: $(OBJ_fpga_exp) $(O)/plain/libcore.a $(O)/plain/libbase.a
 fpga-exp: ##   the device's experiments: model at full size, RTL at 1/512 (SCALE=, JOBS=)
 fpga-exp: $(FPGA)/exp
 ifneq ($(HAVE_SIMULATOR),)
-	@$(MAKE) FPGA=$(FPGA)-exp FPGA_SHAPE='$(FPGA_EXP_SHAPE)' $(FPGA)-exp/bench
-	@fpga-sim/exp/run $(FPGA) $(SCALE) $(FPGA)/exp $(FPGA)-exp/bench $(FPGA_EXP_POINTS)
+	@$(MAKE) FPGA=$(FPGA)-exp FPGA_SHAPE='$(FPGA_EXP_SHAPE) $(FPGA_EXP_SETS)' $(FPGA)-exp/bench
+	@$(MAKE) FPGA=$(FPGA)-exp64 FPGA_SHAPE='$(FPGA_EXP_SHAPE) $(FPGA_EXP_LONG)' \
+		$(FPGA)-exp64/bench
+	@fpga-sim/exp/run $(FPGA) $(SCALE) $(FPGA)/exp $(FPGA)-exp/bench $(FPGA_EXP_POINTS) \
+		$(FPGA)-exp64/bench $(FPGA_EXP_LONG_POINTS)
 else
 	@echo 'fpga-exp: the RTL is skipped (packages verilator and g++ bring the simulator)'
 	@fpga-sim/exp/run $(FPGA) $(SCALE) $(FPGA)/exp
@@ -99,12 +108,13 @@ fpga-area: ##  what it takes of an FPGA, block by block (AREA='NAME=VALUE...': o
 fpga-area: $(FPGA_REGS)
 	@fpga-sim/area $(FPGA) $(AREA)
 
-fpga-long: ##  10^8 random transactions in lock-step, coverage (LONG=, SEED=, JOBS=)
+fpga-long: ##  10^8 random transactions in lock-step, coverage (LONG=, SEED=, JOBS=, ON=1)
 ifneq ($(HAVE_SIMULATOR),)
 fpga-long:
-	@$(MAKE) FPGA=$(FPGA)-long COVERAGE=1 FPGA_SHAPE='$(FPGA_LONG_SHAPE)' $(FPGA)-long/bench
-	@BUILD=$(FPGA)-long LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) \
-		JOBS=$(or $(JOBS),2) fpga-sim/tb/long
+	@$(MAKE) FPGA=$(FPGA)-lines COVERAGE=1 FPGA_SHAPE='$(FPGA_LONG_SHAPE)' $(FPGA)-lines/bench
+	@$(MAKE) FPGA=$(FPGA)-long FPGA_SHAPE='$(FPGA_LONG_SHAPE)' $(FPGA)-long/bench
+	@BUILD=$(FPGA)-long LINES=$(FPGA)-lines LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) \
+		JOBS=$(or $(JOBS),2) ON=$(ON) fpga-sim/tb/long
 else
 fpga-long:
 	@echo 'fpga-long: skipped (packages verilator and g++ bring the simulator)'

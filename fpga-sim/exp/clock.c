@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "chain.h"
 
@@ -12,8 +11,6 @@
 #define ANSWER_CYCLES 5u  /* from a decision to its answer, beside DRAM's latency */
 #define COMMAND_CYCLES 5u /* from a miss to its command, beside DRAM's latency */
 #define END_CYCLES 2u     /* from a completion to the end of the miss */
-#define DELAY_STEP 40u    /* cycles: 100 ns at 400 MHz */
-#define DELAYS 8192u
 #define CLEAN_CYCLES 4u   /* between two looks */
 
 struct request {
@@ -39,7 +36,6 @@ struct clock {
 	struct clock_host host; /* the readers, or somebody else */
 	struct exp_drive drive;
 	uint64_t now, random, random_hits;
-	uint32_t delay[DELAYS + 1]; /* of random requests, by cycles / DELAY_STEP */
 	uint32_t slots, slots_free, ahead_most;
 	struct request *request;
 	uint32_t *next; /* of each request */
@@ -309,11 +305,8 @@ static bool answer(struct clock *c)
 
 	if (!get(&c->answers, c->now, &one))
 		return false;
-	if (c->request[one].asked.reader == READER_RANDOM) {
-		uint64_t step = (c->now - c->request[one].at) / DELAY_STEP;
-
-		c->delay[step < DELAYS ? step : DELAYS]++;
-	}
+	if (c->request[one].asked.reader == READER_RANDOM)
+		readers_delay(&c->readers, c->now - c->request[one].at);
 	c->host.answer(c->host.arg, c->now, c->request[one].asked.reader);
 	c->next[one] = c->spare;
 	c->spare = one;
@@ -351,24 +344,12 @@ static void look_at_window(struct clock *c)
 	device_release(c->d, 0, (uint32_t)c->readers.unit_done);
 }
 
-/* Cycles within which so many per mille were answered. */
-static uint32_t within(const struct clock *c, uint32_t per_mille)
-{
-	uint64_t all = 0, many = 0;
-	uint32_t i = 0;
-
-	for (uint32_t k = 0; k <= DELAYS; k++)
-		all += c->delay[k];
-	for (; i < DELAYS && (many += c->delay[i]) * 1000 < all * per_mille; i++)
-		;
-	return (i + 1) * DELAY_STEP;
-}
-
 static struct clock_outcome outcome(const struct clock *c, uint64_t begin)
 {
 	return (struct clock_outcome){ .cycles = c->now - begin, .flits = c->readers.done,
 				       .random = c->random, .random_hits = c->random_hits,
-				       .p50 = within(c, 500), .p99 = within(c, 990) };
+				       .p50 = readers_within(&c->readers, 500),
+				       .p99 = readers_within(&c->readers, 990) };
 }
 
 uint64_t clock_step(struct clock *c, uint64_t poll, uint64_t until)
@@ -394,7 +375,6 @@ struct clock_outcome clock_demand(struct clock *c, uint64_t cycles)
 	uint64_t begin = c->now, end = begin + cycles;
 
 	c->random = c->random_hits = 0;
-	memset(c->delay, 0, sizeof(c->delay));
 	readers_begin(&c->readers, &c->set, 0, 1); /* a line that it never may read */
 	c->readers.allowed = 0;
 	while (c->now < end)
@@ -429,7 +409,6 @@ struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
 	};
 
 	c->random = c->random_hits = 0;
-	memset(c->delay, 0, sizeof(c->delay));
 	readers_begin(&c->readers, &c->set, from, to);
 	c->readers.link_at = (double)c->now;
 	if (c->set.windows)

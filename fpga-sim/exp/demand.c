@@ -7,36 +7,17 @@
 #include "exp.h"
 
 #define BOUNDS 6u
-#define DEMAND_US 10
 #define STAGE_LINES (128u << 10) /* 512 MiB of 4 KiB */
 #define IDLE_US 30000
 
 static const uint32_t BOUND[BOUNDS] = { 4, 6, 8, 10, 16, 32 };
 
-static struct exp_setting setting(struct exp *e, bool windows, uint32_t most)
-{
-	struct point p = { .windows = windows };
-	struct exp_setting set = point_setting(&p, &e->rates, e->sets_log);
-
-	set.demand_cycles = (uint32_t)(DEMAND_US * e->rates.clock_mhz);
-	set.random_lines = 1ull << (set.sets_log + set.tag_bits - 1); /* half of flash: all miss */
-	set.class = 3;
-	set.stage_most = most;
-	return set;
-}
-
 static int run(struct exp *e, uint32_t most, struct clock_outcome *o)
 {
-	struct exp_setting set = setting(e, most > 0, most);
-	struct clock *c;
-	int rc = clock_open(&c, &set, e->mshrs, e->slots);
+	struct exp_setting set = point_demand(&e->rates, e->sets_log, most);
 
-	if (rc)
-		return rc;
-	*o = most ? clock_run(c, 0, STAGE_LINES) :
-		    clock_demand(c, (uint64_t)(IDLE_US * e->rates.clock_mhz));
-	clock_close(c);
-	return 0;
+	return point_demanded(&set, e->mshrs, e->slots, STAGE_LINES,
+			      (uint64_t)(IDLE_US * e->rates.clock_mhz), o);
 }
 
 static void judge(struct exp *e, const char *what, double value, double against, const char *goal,
@@ -91,8 +72,8 @@ void exp_demand(struct exp *e)
 	int rc = run(e, 0, &idle);
 
 	if (!rc)
-		printf("f: demand, one read in %u us, beside staging; units in the drive\n"
-		       "  %-8s p50 %7.1f us, p99 %7.1f us (%llu reads)\n", DEMAND_US, "idle",
+		printf("f: demand, one read in 10 us, beside staging; units in the drive\n"
+		       "  %-8s p50 %7.1f us, p99 %7.1f us (%llu reads)\n", "idle",
 		       idle.p50 * us, idle.p99 * us, (unsigned long long)idle.random);
 	for (uint32_t i = 0; !rc && i < BOUNDS; i++) {
 		rc = run(e, BOUND[i], &o[i]);

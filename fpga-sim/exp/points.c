@@ -4,6 +4,7 @@
 
 #define WARM 4u /* times as many requests as there are random lines, before anything counts */
 #define PIECES 4u
+#define DEMAND_US 10
 #define UNIT_FLITS_LOG 11u /* a unit is 128 KiB */
 #define PIECE_FLITS (1u << 20) /* 64 MiB: 3.7 ms at 18 GB/s, many times flash's latency */
 
@@ -106,6 +107,31 @@ int point_pieces(const struct point *p, const struct point_rates *r, uint32_t se
 		if (!p->windows)
 			clock_skip(c, i * step + length, (i + 1) * step);
 	}
+	clock_close(c);
+	return 0;
+}
+
+struct exp_setting point_demand(const struct point_rates *r, uint32_t sets_log, uint32_t units)
+{
+	struct point p = { .windows = units > 0 };
+	struct exp_setting set = point_setting(&p, r, sets_log);
+
+	set.demand_cycles = (uint32_t)(DEMAND_US * r->clock_mhz);
+	set.random_lines = 1ull << (set.sets_log + set.tag_bits - 1); /* half of flash: all miss */
+	set.class = 3;
+	set.stage_most = units;
+	return set;
+}
+
+int point_demanded(const struct exp_setting *set, uint32_t mshrs, uint32_t slots, uint64_t lines,
+		   uint64_t cycles, struct clock_outcome *out)
+{
+	struct clock *c;
+	int rc = clock_open(&c, set, mshrs, slots);
+
+	if (rc)
+		return rc;
+	*out = set->windows ? clock_run(c, 0, lines) : clock_demand(c, cycles);
 	clock_close(c);
 	return 0;
 }

@@ -46,4 +46,12 @@ int point_twice(const struct point *p, const struct point_rates *r, uint32_t set
 int point_pieces(const struct point *p, const struct point_rates *r, uint32_t sets_log,
 		 struct point_outcome *out);
 
+/*
+ * f: reads of random lines that miss, one in 10 us, beside a window of so many lines (without: for
+ * so many cycles), of which at most `units` units are in the drive at a time. -errno.
+ */
+struct exp_setting point_demand(const struct point_rates *r, uint32_t sets_log, uint32_t units);
+int point_demanded(const struct exp_setting *set, uint32_t mshrs, uint32_t slots, uint64_t lines,
+		   uint64_t cycles, struct clock_outcome *out);
+
 #endif

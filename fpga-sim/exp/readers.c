@@ -190,6 +190,25 @@ void readers_answer(struct readers *r, uint16_t i)
 		make_ready(r, i);
 }
 
+void readers_delay(struct readers *r, uint64_t cycles)
+{
+	uint64_t step = cycles / READER_DELAY;
+
+	r->delay[step < READER_DELAYS ? step : READER_DELAYS]++;
+}
+
+uint32_t readers_within(const struct readers *r, uint32_t per_mille)
+{
+	uint64_t all = 0, many = 0;
+	uint32_t i = 0;
+
+	for (uint32_t k = 0; k <= READER_DELAYS; k++)
+		all += r->delay[k];
+	for (; i < READER_DELAYS && (many += r->delay[i]) * 1000 < all * per_mille; i++)
+		;
+	return (i + 1) * READER_DELAY;
+}
+
 void readers_ahead(struct readers *r, const uint64_t *lines, uint32_t count, uint32_t most)
 {
 	r->ahead = lines;

@@ -15,6 +15,8 @@
 #define READER_FLITS 2u    /* under way of each */
 #define READER_RANDOM 0xffffu /* the reader of a random request */
 #define READER_AHEAD 0xfffeu  /* of a request that only makes its line come */
+#define READER_DELAY 40u   /* cycles, 100 ns at 400 MHz: how finely delays are told apart */
+#define READER_DELAYS 8192u
 #define READER_UNITS 128u  /* units that can be read at a time, at least those of the device */
 
 /* Cycles are the device's. */
@@ -54,6 +56,7 @@ struct readers {
 	uint32_t under_way; /* random requests */
 	uint64_t random_asked;
 	double demand_at;
+	uint32_t delay[READER_DELAYS + 1]; /* of random requests, by cycles / READER_DELAY */
 	/* lines that are to come ahead of their use, with so many under way */
 	const uint64_t *ahead;
 	uint32_t ahead_count, ahead_next, ahead_under, ahead_most;
@@ -76,6 +79,9 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q);
 /* When it may be asked again: now, later, or UINT64_MAX (after an answer, or more is allowed). */
 uint64_t readers_when(const struct readers *r);
 void readers_answer(struct readers *r, uint16_t reader);
+/* A random request was answered after so many cycles; within how many were so many per mille? */
+void readers_delay(struct readers *r, uint64_t cycles);
+uint32_t readers_within(const struct readers *r, uint32_t per_mille);
 /* So many lines of the stream may be read. */
 void readers_allow(struct readers *r, uint64_t lines);
 bool readers_end(const struct readers *r);

@@ -8,6 +8,9 @@ module fifo #(
   input  logic clk, rst,
   input  logic in_valid, output logic in_ready, input logic [W-1:0] in_data,
   output logic out_valid, input logic out_ready, output logic [W-1:0] out_data
+`ifdef PROVE_INSIDE
+  , output logic [(1 << LOG)-1:0] holds, output logic once  // of the numbers in LOG low bits
+`endif
 );
   logic [W-1:0] entry [1 << LOG];
   logic [LOG:0] head, tail;
@@ -26,6 +29,17 @@ module fifo #(
 `ifndef SYNTHESIS
   // never more inside than there is room for
   always_ff @(posedge clk) if (!rst) assert ((tail - head) <= {1'b1, {LOG{1'b0}}});
+`endif
+`ifdef PROVE_INSIDE
+  always_comb begin
+    holds = '0;
+    once = 1;
+    for (int i = 0; i < 1 << LOG; i++)
+      if ((LOG+1)'(i) < tail - head) begin
+        if (holds[entry[LOG'(head + (LOG+1)'(i))][LOG-1:0]]) once = 0;
+        holds[entry[LOG'(head + (LOG+1)'(i))][LOG-1:0]] = 1;
+      end
+  end
 `endif
 `ifdef PROVE_FIFO
 `include "fifo.svh"

@@ -42,6 +42,10 @@ module flash #(
 
   logic q_valid, q_write, q_in_valid, q_in_ready, q_in_write, end_in_valid, end_in_ready;
   logic [IW-1:0] q_who, q_in_who;
+`ifdef PROVE_FLASH
+  logic [(1 << QLOG)-1:0] in_due, in_ended;
+  logic due_once, ended_once;
+`endif
 
   // completions
   wire [IW-1:0] cpl_who = cpl_cid[IW-1:0];
@@ -64,7 +68,11 @@ module flash #(
 
   fifo #(.W(IW + 1), .LOG(QLOG)) due (.clk, .rst,
     .in_valid(q_in_valid), .in_ready(q_in_ready), .in_data({q_in_write, q_in_who}),
-    .out_valid(q_valid), .out_ready(cmd_ready), .out_data({q_write, q_who}));
+    .out_valid(q_valid), .out_ready(cmd_ready), .out_data({q_write, q_who})
+`ifdef PROVE_FLASH
+    , .holds(in_due), .once(due_once)
+`endif
+    );
 
   assign look_who = q_who;
   assign cmd_valid = q_valid;
@@ -101,7 +109,11 @@ module flash #(
 
   fifo #(.W(IW + 1), .LOG(QLOG)) ended (.clk, .rst,
     .in_valid(end_in_valid), .in_ready(end_in_ready), .in_data({cpl_error, cpl_who}),
-    .out_valid(end_valid), .out_ready(end_ready), .out_data({end_broken, end_who}));
+    .out_valid(end_valid), .out_ready(end_ready), .out_data({end_broken, end_who})
+`ifdef PROVE_FLASH
+    , .holds(in_ended), .once(ended_once)
+`endif
+    );
   assign end_in_valid = real_cpl && !goes_on;
 
   always_ff @(posedge clk)
@@ -145,6 +157,9 @@ module flash #(
       assert (!give || !given[q_who]);       // one command of a register at a time
       assert (!abort_valid || given[abort_who]);
     end
+`endif
+`ifdef PROVE_FLASH
+`include "flash.svh"
 `endif
 endmodule
 `default_nettype wire

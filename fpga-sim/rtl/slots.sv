@@ -26,11 +26,19 @@ module slots #(
   logic [LOG-1:0] old_slot;
   logic has_old, freed_ready;
   wire is_fresh = !fresh[LOG];
+`ifdef PROVE_SLOTS
+  logic [(1 << LOG)-1:0] holds;
+  logic once;
+`endif
 
   fifo #(.W(LOG), .LOG(LOG)) freed (.clk, .rst,
     .in_valid(free && !(bug_leak && answer_slot == '1)), .in_ready(freed_ready),
     .in_data(answer_slot),
-    .out_valid(has_old), .out_ready(take && !is_fresh), .out_data(old_slot));
+    .out_valid(has_old), .out_ready(take && !is_fresh), .out_data(old_slot)
+`ifdef PROVE_SLOTS
+    , .holds, .once
+`endif
+    );
 
   assign has_free  = is_fresh || has_old;
   assign take_slot = is_fresh ? fresh[LOG-1:0] : old_slot;
@@ -60,6 +68,9 @@ module slots #(
       assert (!free || freed_ready);
       assert (has_free || used == {1'b1, {LOG{1'b0}}});  // no credit is lost
     end
+`endif
+`ifdef PROVE_SLOTS
+`include "slots.svh"
 `endif
 endmodule
 `default_nettype wire

@@ -58,7 +58,8 @@ enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, 
 
 struct ask {
 	enum ask_state state;
-	uint64_t since; /* the cycle in which it was told to try again */
+	uint64_t at;    /* the cycle in which it was taken */
+	uint64_t since; /* ... was told to try again */
 	uint16_t reader; /* of an experiment */
 	struct device_request request;
 	uint8_t data[DEVICE_FLIT];

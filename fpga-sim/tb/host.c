@@ -156,8 +156,10 @@ void host_sample(struct bench *b)
 
 	b->slots_full += (in->ar_valid && !out->ar_ready) || (in->w_valid && !out->w_ready);
 	b->inside += (in->ar_valid && out->ar_ready) + (in->aw_valid && out->aw_ready);
-	if (in->ar_valid && out->ar_ready)
+	if (in->ar_valid && out->ar_ready) {
+		b->ask[b->ar_id].at = b->cycle;
 		b->ar_id = -1;
+	}
 	if (in->aw_valid && out->aw_ready) {
 		b->aw_id = -1;
 		b->in.aw_valid = false;

@@ -259,6 +259,8 @@ void lockstep_answer(struct bench *b, struct answers *a, const struct answer *go
 	b->ask[want->id].state = ASK_FREE;
 	if (b->serve)
 		serve_answer(b, &b->ask[want->id], got);
+	if (b->readers && b->ask[want->id].reader == READER_RANDOM)
+		readers_delay(b->readers, b->cycle - b->ask[want->id].at);
 	if (b->readers)
 		readers_answer(b->readers, b->ask[want->id].reader);
 	line_put(&b->free_ids, want->id);

@@ -81,6 +81,7 @@ AT(handover_context, spec, 64);
 SIZE(handover_block, 96);
 AT(handover_block, depth, 72);
 SIZE(handover_page, 16);
+SIZE(handover_drive, 32);
 SIZE(handover_client, 2112);
 AT(handover_client, attached, 64);
 
@@ -133,6 +134,8 @@ SIZE(net_ask, 88);
 AT(net_ask, wait_ns, 72);
 SIZE(net_grant, 56);
 SIZE(net_pages, 40);
+SIZE(net_path, 48);
+SIZE(net_places, 56);
 SIZE(net_at, 48);
 SIZE(net_word, 32);
 SIZE(net_offer, 104);

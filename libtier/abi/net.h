@@ -14,6 +14,11 @@
  *                              <-      AT             in place of PAGES, where both have one pool
  *   COPIED                 ->                         they were, from there; WHOLE comes behind
  *
+ *   requester                          holder           where both have RDMA (tierd/net/verbs.h)
+ *   PATH (queue pair)      ->  <-      PATH           its queue pair, or why there is none
+ *                              <-      PLACES         in place of PAGES: CRCs, where the pages lie
+ *   READ                   ->                         they were read; or not, and why
+ *
  *   any host                           an anchor's home (tierd/net/homes.h)
  *   HOLD (tags)            ->  <-      HELD           nothing: it was taken
  *   FIND (tags)            ->  <-      HELD           who told it that they hold each
@@ -33,6 +38,9 @@
  *     one. A grant lasts from when its ASK was sent, as the requester counts.
  * N3  At most NET_GRANTS_MAX grants are open on a connection; their pages come in turn.
  * N4  A page's CRC32C begins with its key, epoch and number: another page's bytes do not verify.
+ * N5  PLACES come only after a PATH that both made, each is answered by a READ, in order, and lies
+ *     there until then; NET_PLACES_MAX at most do. After a READ that says why not, what has not
+ *     been read comes as PAGES, and a PLACES that was on its way is not answered.
  */
 #ifndef TIER_ABI_NET_H
 #define TIER_ABI_NET_H
@@ -51,6 +59,7 @@
 #define NET_FRAME_PAGES_MAX 256u
 #define NET_FRAME_BYTES 1048576u /* a frame ends with the page that reaches it */
 #define NET_GRANTS_MAX 2u
+#define NET_PLACES_MAX 4u
 #define NET_KEY_BYTES 32u
 #define NET_HOLDERS_MAX 8u
 #define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
@@ -70,6 +79,8 @@
 #define NET_HELD 11u
 #define NET_OFFER 12u
 #define NET_TAKEN 13u
+#define NET_PATH 14u
+#define NET_PLACES 15u
 #define NET_LOCATE 16u
 #define NET_PULL 17u
 #define NET_PLACED 18u
@@ -78,6 +89,7 @@
 #define NET_DELETE 21u
 #define NET_STREAM 22u
 #define NET_LAYER 23u
+#define NET_READ 24u
 #define NET_AT 32u
 #define NET_COPIED 33u
 
@@ -89,10 +101,12 @@ struct net_header {
 	uint32_t reserved;
 }; /* 16 bytes */
 
+#define NET_RDMA 1u /* PATH may be asked for */
+
 struct net_hello {
 	struct net_header header;
 	uint64_t incarnation; /* new at each start of tierd-net */
-	uint64_t features;    /* 0 */
+	uint64_t features;    /* NET_RDMA */
 	char name[NET_NAME_BYTES];
 	uint64_t pool; /* what this host has mapped (tierd/net/pool.h); 0 = none */
 	uint8_t reserved[24];
@@ -151,6 +165,27 @@ struct net_pages {
 	/* count CRCs, 4 bytes each */
 }; /* 40 bytes */
 
+/* How a queue pair is reached; qpn 0: there is none. */
+struct net_path {
+	struct net_header header;
+	int32_t error;
+	uint32_t qpn;
+	uint32_t psn;
+	uint16_t lid;
+	uint8_t mtu; /* as verbs number them: 1 (256) to 5 (4096) */
+	uint8_t reserved;
+	uint8_t gid[16];
+}; /* 48 bytes */
+
+/* The pages lie one behind the other; rkey and address are good until the READ. */
+struct net_places {
+	struct net_pages pages; /* its header is the message's */
+	uint64_t address;
+	uint32_t rkey;
+	uint32_t number; /* of those of this connection: 1, 2 ... */
+	/* count CRCs, 4 bytes each */
+}; /* 56 bytes */
+
 /* A frame whose pages lie in the pool, one after another, from there on. */
 struct net_at {
 	struct net_pages pages;
@@ -206,8 +241,9 @@ struct net_offer {
 }; /* 104 bytes */
 
 /*
- * END, WHOLE. TAKEN: 0, -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER:
- * id is how many are ready, error 0. COPIED: error 0.
+ * END, WHOLE. READ: id is the PLACES' number, error 0 or why it could not be read. TAKEN: 0,
+ * -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER: id is how many are
+ * ready, error 0. COPIED: error 0.
  */
 struct net_word {
 	struct net_header header;

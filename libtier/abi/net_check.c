@@ -27,10 +27,15 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
 	case NET_PAGES:
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
+	case NET_PATH:
+		return (struct net_form){ sizeof(struct net_path), 0, 0 };
+	case NET_PLACES:
+		return (struct net_form){ sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX };
 	case NET_AT:
 		return (struct net_form){ sizeof(struct net_at), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_LAYER:
 	case NET_COPIED:
 	case NET_TAKEN:
@@ -80,7 +85,8 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_ask, count);
 		break;
 	case NET_PAGES:
-	case NET_AT: /* it begins with one */
+	case NET_PLACES: /* both begin with one */
+	case NET_AT:
 		at = offsetof(struct net_pages, count);
 		break;
 	case NET_HOLD:
@@ -161,10 +167,22 @@ static bool admin_good(const struct net_admin *m)
 	       name_good(m->word[1], sizeof(m->word[1]), true);
 }
 
+static bool hello_good(const struct net_hello *h)
+{
+	return name_good(h->name, sizeof(h->name), false) &&
+	       !(h->features & ~(uint64_t)NET_RDMA) && zero(h->reserved, sizeof(h->reserved));
+}
+
+static bool path_good(const struct net_path *p)
+{
+	return error_good(p->error) && p->qpn <= 0xffffff && p->psn <= 0xffffff && p->mtu <= 5 &&
+	       !p->reserved && (p->error || (p->qpn && p->mtu));
+}
+
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
-	const struct net_hello *hello = m;
+	const struct net_ask *ask = m;
 	const struct net_pages *pages = m;
 	const struct net_word *word = m;
 	const struct net_want *want = m;
@@ -172,24 +190,26 @@ static bool members_good(uint16_t type, const void *m)
 
 	switch (type) {
 	case NET_HELLO:
-		return name_good(hello->name, sizeof(hello->name), false) && !hello->features &&
-		       zero(hello->reserved, sizeof(hello->reserved));
+		return hello_good(m);
 	case NET_PROBE:
 		return !((const struct net_probe *)m)->reserved;
 	case NET_FOUND:
 		return error_good(((const struct net_found *)m)->error) &&
 		       !((const struct net_found *)m)->reserved;
 	case NET_ASK:
-		return ((const struct net_ask *)m)->klass <= ABI_CLASS_SPECULATIVE &&
-		       ((const struct net_ask *)m)->count > 0;
+		return ask->klass <= ABI_CLASS_SPECULATIVE && ask->count > 0;
 	case NET_GRANT:
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
+	case NET_PLACES: /* both begin with one */
 	case NET_AT:
 		return pages->count > 0 && pages->bytes >= pages->count;
+	case NET_PATH:
+		return path_good(m);
 	case NET_END:
 	case NET_WHOLE:
+	case NET_READ:
 	case NET_TAKEN:
 		return error_good(word->error) && !word->number;
 	case NET_OFFER: /* a prefix that no engine could ask for is none */

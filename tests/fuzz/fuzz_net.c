@@ -7,8 +7,9 @@
  * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
  * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
- * takes of one host's offers no more than its part. A pool's header that is taken has all extents
- * within the device; what a host is told of lies in one extent of who told it.
+ * takes of one host's offers no more than its part. Of frames that lie to be read a READ frees the
+ * oldest one, and no other. A pool's header that is taken has all extents within the device; what a
+ * host is told of lies in one extent of who told it.
  */
 #include <errno.h>
 
@@ -63,8 +64,11 @@ static void check_members(const void *m, uint16_t type)
 			check_name((const char *)m + at, NET_NAME_BYTES);
 	} else if (type == NET_ASK) {
 		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_KEYS_MAX);
-	} else if (type == NET_PAGES) {
+	} else if (type == NET_PAGES || type == NET_PLACES) {
 		FUZZ_CHECK(((const struct net_pages *)m)->count <= NET_FRAME_PAGES_MAX);
+	} else if (type == NET_PATH) {
+		FUZZ_CHECK(((const struct net_path *)m)->mtu <= 5);
+		FUZZ_CHECK(((const struct net_path *)m)->qpn <= 0xffffff);
 	}
 }
 
@@ -76,6 +80,7 @@ struct ends {
 	struct homes homes;
 	struct homes_slot slot[32 + HOMES_WINDOW];
 	struct box box;
+	struct window window;
 };
 
 #define TELLS 77u /* the one host that tells */
@@ -163,7 +168,7 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 
 	if (type == NET_GRANT)
 		rc = pull_granted(&e->pull, m);
-	else if (type == NET_PAGES)
+	else if (type == NET_PAGES || type == NET_PLACES) /* a PLACES begins with one */
 		rc = pull_pages(&e->pull, m, &at);
 	else if (type == NET_AT)
 		rc = pull_at(&e->pull, m, e->now, &at);
@@ -172,7 +177,7 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 	else if (type == NET_WHOLE)
 		rc = pull_whole(&e->pull, m, e->now);
 	FUZZ_CHECK(rc == 0 || rc == -EPROTO || (type == NET_AT && rc == -ETIMEDOUT));
-	if ((type == NET_PAGES || type == NET_AT) && rc == 0) {
+	if ((type == NET_PAGES || type == NET_PLACES || type == NET_AT) && rc == 0) {
 		FUZZ_CHECK(at.layer < LAYERS);
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
@@ -191,6 +196,23 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 	pull_ask(&e->pull, &shape, &ask, e->now);
 }
 
+/* What lies to be read at a holder: a frame for each PLACES that came, until its READ. */
+static void window(struct ends *e, const void *m, uint16_t type)
+{
+	const struct net_word *word = m;
+	struct window was = e->window;
+
+	if (type == NET_PLACES && !window_full(&e->window)) {
+		FUZZ_CHECK(window_add(&e->window, word->id) < NET_PLACES_MAX);
+		FUZZ_CHECK(window_has(&e->window, word->id));
+	} else if (type == NET_READ && window_read(&e->window, word) == 0) {
+		FUZZ_CHECK(was.count && word->id == was.told - was.count + 1);
+		FUZZ_CHECK(window_take(&e->window) == was.first);
+		FUZZ_CHECK(e->window.count == was.count - 1);
+	}
+	FUZZ_CHECK(e->window.count <= NET_PLACES_MAX);
+}
+
 static void end_if_over(struct ends *e)
 {
 	struct net_word word;
@@ -203,7 +225,8 @@ static void end_if_over(struct ends *e)
 static void copied(struct ends *e, const struct net_word *m)
 {
 	uint32_t before = e->serve.copied;
-	bool due = e->serve.state == SERVE_SENT && before < e->serve.told && m->number == before + 1;
+	bool due = e->serve.state == SERVE_SENT && before < e->serve.told &&
+		   m->number == before + 1;
 	int rc = serve_copied(&e->serve, m);
 
 	FUZZ_CHECK(rc == (due ? 0 : -EPROTO));
@@ -269,6 +292,7 @@ void fuzz_one(struct fuzz_input *in)
 		holder(&e, bytes, type);
 		home(&e, bytes, type);
 		box(&e, bytes, type);
+		window(&e, bytes, type);
 		pool(bytes, type);
 		free(bytes);
 		in->at += length;
@@ -304,6 +328,22 @@ static void put_pull(struct fuzz_seed *s, uint32_t missing)
 	put(s, &frame[0], NET_PAGES, 2);
 	put(s, &frame[1], NET_PAGES, 5 - missing);
 	put(s, &whole, NET_WHOLE, 0);
+}
+
+/* A frame that is read, not sent. */
+static void put_places(struct fuzz_seed *s)
+{
+	struct net_path path = { .qpn = 17, .mtu = 3 };
+	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 7 * 512 };
+	struct net_places places = { .pages = { .id = 1, .count = 2, .bytes = 1024 },
+				     .address = 4096, .rkey = 7, .number = 1 };
+	struct net_word word = { .id = 1 };
+
+	put(s, &path, NET_PATH, 0);
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &places, NET_PLACES, 2);
+	put(s, &word, NET_READ, 0);
 }
 
 /* A pull of one block by the pool, and a grant of one: what is copied of it. */
@@ -368,6 +408,8 @@ void fuzz_seeds(void)
 	put_pull(&s, 1);
 	put_pull(&s, 0);
 	fuzz_seed_end(&s, "pull");
+	put_places(&s);
+	fuzz_seed_end(&s, "places");
 	put_pool(&s);
 	fuzz_seed_end(&s, "pool");
 	put(&s, &want, NET_LOCATE, 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two hosts and a CXL pool, here a file that both have mapped (docs/hosts.md): what A put, B reads
-# through it, every byte compared with its generator, and not by the socket; who owns what is etcd's.
+# through it, not by the socket; every byte is compared with its generator; owners are etcd's.
 # A holder that is killed or stands still costs a miss in time; another one takes its extents when
 # all that it granted is over. What is no pool, or a damaged one, is refused.
 # SPDX-License-Identifier: Apache-2.0

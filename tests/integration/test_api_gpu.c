@@ -564,12 +564,12 @@ struct totals {
 /* What these are asked to give back stays when they fail. */
 static bool gives_back(const char *name)
 {
-	static const char *const givers[] = { "cuMemUnmap", "cuMemRelease", "cuMemAddressFree",
-					      "cuMemHostUnregister", "cuStreamDestroy",
-					      "cuDevicePrimaryCtxRelease" };
+	static const char *const releases[] = { "cuMemUnmap", "cuMemRelease", "cuMemAddressFree",
+						"cuMemHostUnregister", "cuStreamDestroy",
+						"cuDevicePrimaryCtxRelease" };
 
-	for (uint32_t i = 0; i < COUNT(givers); i++)
-		if (!strcmp(name, givers[i]))
+	for (uint32_t i = 0; i < COUNT(releases); i++)
+		if (!strcmp(name, releases[i]))
 			return true;
 	return false;
 }

@@ -63,12 +63,12 @@ static uint32_t use(struct world *w)
 /* These give something back; what they were asked for stays if they fail. */
 static bool gives_back(const char *name)
 {
-	static const char *const givers[] = { "cuMemUnmap", "cuMemRelease", "cuMemAddressFree",
-					      "cuStreamDestroy", "cuEventDestroy",
-					      "cuDevicePrimaryCtxRelease", "cuCtxSetCurrent" };
+	static const char *const releases[] = { "cuMemUnmap", "cuMemRelease", "cuMemAddressFree",
+						"cuStreamDestroy", "cuEventDestroy",
+						"cuDevicePrimaryCtxRelease", "cuCtxSetCurrent" };
 
-	for (uint32_t i = 0; i < COUNT(givers); i++)
-		if (!strcmp(name, givers[i]))
+	for (uint32_t i = 0; i < COUNT(releases); i++)
+		if (!strcmp(name, releases[i]))
 			return true;
 	return false;
 }

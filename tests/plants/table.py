@@ -204,7 +204,7 @@ bug("hbm-for-every-user", LEND,
     "test_api_gpu")
 bug("slab-left-once-for-all", LEND,
     "if (!--c->evict.lends.table[*link - 1].times)", "if (1)", "test_front_slab")
-bug("nobody-is-asked-for-slabs", LEND, "c->client[client].recalls++;", "",
+bug("nobody-is-asked-for-slabs", LEND, "c->evict.lends.to[client].recalls++;", "",
     "test_core_descs")
 bug("dead-devices-keep-slabs", CORE + "core.c", "lend_client_dead(c, id);\n\tfor", "for",
     "test_api_gpu")

@@ -190,8 +190,8 @@ PLANTS = {
     "discard-beside-others": ("log/discard.c", "if (!in_use(c, dv))", "if (in_use(c, dv) || 1)"),
     "kernels-not-waited-for": (
         "place/reclaim.c",
-        "if (k->era[r].fence && k->era[r].clear < clear)",
-        "if (k->era[r].fence && k->era[r].clear < clear && 0)"),
+        "if (e[r].fence && e[r].clear < clear)",
+        "if (e[r].fence && e[r].clear < clear && 0)"),
     "quarantine-of-a-user-unlimited": (
         "book/account.c",
         "c->accounts.table[k->account].held[t] > 4 * held_most(c, t))",

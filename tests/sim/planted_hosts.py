@@ -97,6 +97,7 @@ PLANTS = {
     "pool-owned-by-a-record-before": (
         "proto_pool.c", "&& p->entered && x->entered == p->entered", ""),
     "pool-place-freed-by-another": (
-        "proto_pool.c", "at->offset && at->grant == grant &&", "at->offset && (grant || !grant) &&"),
+        "proto_pool.c", "at->offset && at->grant == grant &&",
+        "at->offset && (grant || !grant) &&"),
     "pool-copied-counted-twice": ("proto.c", "|| m->number != s->copied + 1", ""),
 }

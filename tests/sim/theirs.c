@@ -259,7 +259,7 @@ static void puts_check(struct world *w)
 	w->theirs.dropped = c->metrics.dropped_blocks;
 	w->theirs.looked++;
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
-		for (const struct put *p = c->client[i].puts; p; p = p->next)
+		for (const struct put *p = c->puts.of[i].first; p; p = p->next)
 			put_check(w, p, committed);
 }
 

@@ -391,7 +391,7 @@ static void test_counters_of_clients_and_users(void **state)
 	struct account *a = &c->accounts.table[k->account];
 
 	(void)state;
-	WRONG(k->orders, "orders that wait");
+	WRONG(c->requests.orders[1], "orders that wait");
 	WRONG(a->connections, "user 7: connections");
 	WRONG(c->accounts.users, "users");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)

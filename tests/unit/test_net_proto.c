@@ -309,6 +309,73 @@ static void test_an_own_epoch_with_deletions_behind_it_is_raised_once_more(void 
 	assert_int_equal(epoch, 20);
 }
 
+/* Frames that lie to be read (N5): as many as there is room for, answered in their order. */
+static void test_frames_that_lie_to_be_read_are_answered_in_order(void **state)
+{
+	struct window w = { .count = 0 };
+	uint64_t number = 1;
+	struct net_word read = { .id = 1 };
+
+	(void)state;
+	assert_int_equal(window_read(&w, &read), -EPROTO);
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < NET_PLACES_MAX; i++) {
+			uint32_t place;
+
+			assert_false(window_full(&w));
+			place = window_add(&w, i < 2 ? 5 : 6);
+			assert_true(place < NET_PLACES_MAX);
+			assert_int_equal(w.count, i + 1);
+		}
+		assert_true(window_full(&w));
+		for (uint32_t i = 0; i < NET_PLACES_MAX; i++) {
+			uint32_t place = w.first;
+
+			/* Its memory lies there while one of it does. */
+			assert_int_equal(window_has(&w, 5), i < 2);
+			assert_true(window_has(&w, 6));
+			read.id = number + 1;
+			assert_int_equal(window_read(&w, &read), -EPROTO);
+			read.id = number - 1; /* it came twice */
+			assert_int_equal(window_read(&w, &read), -EPROTO);
+			read.id = number++;
+			assert_int_equal(window_read(&w, &read), 0);
+			assert_int_equal(window_take(&w), place);
+			assert_false(window_full(&w));
+		}
+		assert_false(window_has(&w, 6));
+		number++;
+		window_add(&w, 7); /* so that each round begins at another place */
+		window_take(&w);
+	}
+}
+
+/* A queue pair that failed is tried again after 1 to 30 s; one that served is good. */
+static void test_a_queue_pair_that_failed_is_left_alone_for_a_while(void **state)
+{
+	struct peer p = { .path = true };
+	uint64_t now = 1000 * MS, wait = PROBATION_FIRST_NS;
+
+	(void)state;
+	assert_true(peer_path_due(&p, now));
+	for (uint32_t i = 0; i < 8; i++) {
+		peer_path_failed(&p, now);
+		assert_false(p.path);
+		assert_false(peer_path_due(&p, now + wait - 1));
+		assert_true(peer_path_due(&p, now + wait));
+		wait = 2 * wait < PROBATION_MAX_NS ? 2 * wait : PROBATION_MAX_NS;
+	}
+	peer_read(&p, 100, false); /* it came before that failed */
+	assert_false(p.path);
+	assert_false(peer_path_due(&p, now));
+	peer_read(&p, 100, true);
+	assert_true(p.path);
+	assert_true(peer_path_due(&p, now));
+	assert_int_equal(p.read_in, 200);
+	peer_read(&p, 0, true); /* all of it by the connection */
+	assert_false(p.path);
+}
+
 static void test_a_pages_crc_is_of_its_key_epoch_number_and_bytes(void **state)
 {
 	uint8_t key[NET_KEY_BYTES] = { 1 }, other[NET_KEY_BYTES] = { 2 };
@@ -607,6 +674,8 @@ int main(void)
 		cmocka_unit_test(test_a_grant_that_lapsed_is_not_whole),
 		cmocka_unit_test(test_an_own_epoch_with_deletions_behind_it_is_raised_once_more),
 		cmocka_unit_test(test_a_layer_is_read_when_all_its_pages_came_and_all_stands),
+		cmocka_unit_test(test_frames_that_lie_to_be_read_are_answered_in_order),
+		cmocka_unit_test(test_a_queue_pair_that_failed_is_left_alone_for_a_while),
 		cmocka_unit_test(test_a_pages_crc_is_of_its_key_epoch_number_and_bytes),
 		cmocka_unit_test(test_a_peer_that_failed_is_asked_by_nobody_until_met),
 		cmocka_unit_test(test_there_are_as_many_peers_as_there_is_room),

@@ -38,10 +38,11 @@ whole() { # CHUNKS: so many there are, and all are free
 		fail 'the pool is not whole'
 }
 
-hard() { # SEQUENCES ROUNDS KILLS: who means the module ill, and who foretells it; it stays loaded
+# Who means the module ill, and who foretells it; it stays loaded.
+hard() { # SEQUENCES ROUNDS KILLS [SEED]
 	insmod "$ko" ram_chunks=48
 	! rmmod tier_mem 2>/dev/null <>/dev/tier_mem || fail 'it can be unloaded while it is in use'
-	"$BUILD/vm/model" 4 $(($1 / 20)) || fail 'not as foretold'
-	"$BUILD/vm/hostile" 4 "$1" || fail 'hostile requests'
+	"$BUILD/vm/model" 4 $(($1 / 20)) ${4:+"$4"} || fail 'not as foretold'
+	"$BUILD/vm/hostile" 4 "$1" ${4:+"$4"} || fail 'hostile requests'
 	"$BUILD/vm/storm" 4 "$2" "$3" || fail 'a storm'
 }

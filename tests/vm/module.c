@@ -13,6 +13,8 @@
 
 #define LOOKS 20 /* at the words after a commit */
 #define LOOK_NS 20000
+#define COMMITTED 2 /* the slot */
+#define TELL_EVERY 1000u
 
 /* ---- the promises --------------------------------------------------------------------------- */
 
@@ -124,40 +126,50 @@ static uint32_t changes(volatile uint64_t *at)
 	return n;
 }
 
+/* Both threads of a writer have stored; a busy host takes its time for it. */
+static pid_t busy_writer(int grant, volatile const uint64_t *at)
+{
+	pid_t pid = writer(grant, COMMITTED);
+
+	while (!at[0] || !at[1]) {
+		if (waitpid(pid, NULL, WNOHANG))
+			fail("a writer ends before it has stored");
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	}
+	return pid;
+}
+
 static void commits(int owner, uint8_t *reader, uint32_t count)
 {
-	uint32_t changed, bus = 0, stored = 0;
+	volatile uint64_t *at = word(reader, COMMITTED);
 	double spent = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		int grant = (int)ask(owner, TIER_MEM_GRANT, 2, 1, NULL), how = 0;
+		int grant = (int)ask(owner, TIER_MEM_GRANT, COMMITTED, 1, NULL), how = 0;
 		pid_t pid;
 		double begun;
 
 		if (grant < 0)
 			fail("GRANT: %s", strerror(-grant));
-		pid = writer(grant, 2);
-		for (int k = 0; k < 2000 && !*(volatile uint64_t *)word(reader, 2); k++)
-			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-		stored += *(volatile uint64_t *)word(reader, 2) != 0;
+		if (at[0] || at[1])
+			fail("broken: a slot that is filled again has old bytes");
+		pid = busy_writer(grant, at);
 		begun = now_us();
-		must(owner, TIER_MEM_COMMIT, 2, 1);
+		must(owner, TIER_MEM_COMMIT, COMMITTED, 1);
 		spent += now_us() - begun;
-		changed = changes(word(reader, 2));
-		if (changed) {
-			kill(pid, SIGKILL);
+		if (changes(at))
 			fail("broken: a byte changed after %u of %u commits", i + 1, count);
-		}
 		waitpid(pid, &how, 0);
-		bus += WIFSIGNALED(how) && WTERMSIG(how) == SIGBUS;
+		if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGBUS)
+			fail("broken: a writer ends by %x", (unsigned)how);
 		close(grant);
-		must(owner, TIER_MEM_PUNCH, 2, 1);
-		must(owner, TIER_MEM_FILL, 2, 1);
+		must(owner, TIER_MEM_PUNCH, COMMITTED, 1);
+		must(owner, TIER_MEM_FILL, COMMITTED, 1);
+		if ((i + 1) % TELL_EVERY == 0 || i + 1 == count)
+			printf("%u commits under two storing writers: 0 bytes changed\n", i + 1);
 	}
 	figure(spent / count, "a commit under a writer on two threads");
-	printf("%u commits under such a writer\n", count);
-	expect(bus == count && stored == count,
-	       "no byte changes after a commit, the writer gets SIGBUS (K4)");
+	printf("no byte changes after a commit, the writer gets SIGBUS (K4)\n");
 }
 
 static void overlap(int owner)

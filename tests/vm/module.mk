@@ -4,6 +4,9 @@
 
 VM ?= $(filter-out %_long,$(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh)))
 VM_PROGRAMS := $(patsubst %.c,$(O)/plain/vm/%,$(notdir $(wildcard tests/vm/*.c)))
+ifeq ($(HAVE_IBVERBS),)
+VM_PROGRAMS := $(filter-out %/rdma,$(VM_PROGRAMS))
+endif
 
 $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.a
 	@mkdir -p $(@D) && echo '  LINK  $@'
@@ -12,20 +15,32 @@ $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.
 $(O)/plain/vm/passthrough: $(call objects,plain,$(filter tierd/backend/nvme%,$(SRC_daemon))) \
 	$(O)/plain/libbase.a
 $(O)/plain/vm/passthrough: LIBS_libtier += $(URING_LIBS)
+# A peer of tierd-net; and a tierd-net that gives memory back while it is still registered.
+$(O)/plain/vm/rdma: $(O)/plain/obj/tierd/net/conn.o $(O)/plain/libbase.a
+$(O)/plain/vm/rdma: LIBS_libtier += $(IBVERBS_LIBS) $(SSL_LIBS)
+$(O)/plain/vm/unlends/verbs.c: tierd/net/verbs.c
+	@mkdir -p $(@D) && sed '/ibv_dereg_mr(v->mr);/s/ibv.*/(void)0;/' $< >$@ && ! cmp -s $< $@
+$(O)/plain/vm/unlends/tierd-net: $(O)/plain/vm/unlends/verbs.c $(O)/plain/tierd-net
+	@echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $< \
+		$(filter-out %/verbs.o,$(call objects,plain,$(SRC_net))) $(O)/plain/libtier.a \
+		$(LIBS_net)
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test
-vm-test: $(O)/plain/tests/unit/test_backend_mem
+vm-test: $(addprefix $(O)/plain/tests/unit/,test_backend_mem test_backend_nvme)
+vm-test: $(O)/plain/hosts-kv $(if $(HAVE_IBVERBS),$(O)/plain/vm/unlends/tierd-net)
 vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...', JSON=file)
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build
 	@! grep -q '^# build: kernel-mod kernel-plants' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-plants HEADERS=$(abspath $(O))/vm/headers/build
+	@BUILD=$(O)/plain tests/vm/starts
 	@BUILD=$(O)/plain JSON=$(JSON) tests/vm/run $(VM)
 
 .PHONY: vm-shell
-vm-shell: all-plain $(VM_PROGRAMS) ## a shell in the guest of a test (VM=module)
+vm-shell: all-plain $(O)/plain/hosts-kv $(VM_PROGRAMS) ## a shell in the guest of a test (VM=module)
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build

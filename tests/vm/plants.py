@@ -54,7 +54,7 @@ PLANTS = (
      "	if (!ON) {\n		folio_lock(chunk->folio);\n"
      "		folio_unlock(chunk->folio);\n	}\n}",
      "	folio_get(folio);\n	vmf->page",
-     "	folio_get(folio);\n	if (ON)\n		udelay(300);\n	vmf->page"),
+     "	folio_get(folio);\n	if (ON)\n		udelay(2000);\n	vmf->page"),
     ("chunk-not-zeroed", "module", "region.c",
      "	tm_chunk_zero(chunk);\n",
      "	if (!ON)\n		tm_chunk_zero(chunk);\n"),

@@ -87,7 +87,9 @@ static int pools_alloc(struct core *c)
 	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
 	c->client = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->client)); /* the last: ourselves */
 	c->requests.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->requests.table));
+	c->requests.orders = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->requests.orders));
 	c->puts.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->puts.table));
+	c->puts.of = calloc(CORE_CLIENTS_MAX, sizeof(*c->puts.of));
 	c->actions.io = calloc(CORE_IO_MAX, sizeof(*c->actions.io));
 	c->actions.copy = calloc(CORE_COPIES_MAX, sizeof(*c->actions.copy));
 	c->reclaim.batch = calloc(CORE_BATCHES_MAX, sizeof(*c->reclaim.batch));
@@ -99,6 +101,7 @@ static int pools_alloc(struct core *c)
 	c->writeback.tombs = calloc(TOMBS_RECORD, sizeof(*c->writeback.tombs));
 	c->writeback.crc = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
 	if (!c->actions.ring || !c->context || !c->client || !c->requests.table || !c->puts.table ||
+	    !c->requests.orders || !c->puts.of ||
 	    !c->actions.io || !c->actions.copy || !c->reclaim.batch || !c->pins.table ||
 	    !c->pins.chunk || !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb ||
 	    !c->writeback.tombs || !c->writeback.crc || !c->streams.table)
@@ -297,7 +300,9 @@ void core_close(struct core *c)
 	sched_close(c);
 	free(c->actions.copy);
 	free(c->actions.io);
+	free(c->puts.of);
 	free(c->puts.table);
+	free(c->requests.orders);
 	free(c->requests.table);
 	free(c->client);
 	free(c->context);
@@ -334,18 +339,12 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	}
 	k->writable = k->attached + words;
 	memset(k->attached, 0, 2 * words * sizeof(uint64_t));
-	memset(k->access_seen, 0, sizeof(k->access_seen));
-	memset(k->era, 0, sizeof(k->era));
-	k->readers_used = k->drain_reader = 0;
-	k->prompt = (struct prompt){ .tail = ABI_SLOT_NONE };
 	k->open = *open;
 	k->state = 1;
-	k->revoked = 0;
 	k->connection++;
-	k->orders = 0;
-	k->puts = NULL;
-	k->recalls = 0;
-	assert(!k->lend_first);
+	reclaim_client_open(c, open->client);
+	lend_client_open(c, open->client);
+	request_client_open(c, open->client);
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)
@@ -394,12 +393,10 @@ bool core_client_over(const struct core *c, uint32_t client)
 	return c->client[client].state == 0;
 }
 
-/* Its hazard words count no more there: those are places of memory that it does not see. */
 static void client_revoked(struct core *c, uint32_t id, uint32_t tiers)
 {
 	assert(id < CORE_CLIENTS_MAX && c->client[id].state == 2);
-	c->client[id].revoked |= tiers;
-	reclaim_now(c);
+	reclaim_client_revoked(c, id, tiers);
 }
 
 static void client_dead(struct core *c, uint32_t id)

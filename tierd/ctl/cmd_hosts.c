@@ -181,10 +181,14 @@ static int show(const json_t *answer, uint32_t terminal)
 {
 	const json_t *contexts = json_at(answer, "contexts");
 	const char *etcd = json_string_value(json_at(answer, "etcd"));
+	const char *rdma = json_string_value(json_at(json_at(answer, "rdma"), "device"));
 	char a[CTL_CELL], b[CTL_CELL];
 
 	printf("host %s on %s, %s", ctl_text(a, answer, "name"), ctl_text(b, answer, "listen"),
 	       json_is_true(json_at(answer, "tls")) ? "TLS" : "bare TCP");
+	if (rdma && *rdma)
+		printf(", RDMA by %s with %s registered", rdma,
+		       ctl_bytes_short(a, json_at(answer, "rdma"), "pinned"));
 	if (etcd && *etcd)
 		printf("; fleet %s in etcd %s, heard %s ago", ctl_text(a, answer, "fleet"), etcd,
 		       ctl_ns(b, answer, "etcd_age_ns"));

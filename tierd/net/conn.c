@@ -374,6 +374,7 @@ static int send_hello(struct conn *c, const struct conn_self *self, uint64_t dea
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELLO,
 			    .length = sizeof(m) },
 		.incarnation = self->incarnation,
+		.features = self->features,
 		.pool = atomic_load_relaxed_u64(&self->pool),
 	};
 
@@ -395,6 +396,7 @@ static int take_hello(struct conn *c, uint64_t deadline_ns)
 		return -EACCES; /* a certificate of another host */
 	memcpy(c->peer, m->name, sizeof(c->peer));
 	c->incarnation = m->incarnation;
+	c->features = m->features;
 	c->pool = m->pool;
 	return 0;
 }
@@ -419,6 +421,8 @@ void conn_close(struct conn *c)
 {
 	if (!c)
 		return;
+	if (c->verbs)
+		c->self->verbs_close(c->verbs);
 	if (c->chain)
 		leave(c);
 	sk_X509_pop_free(c->chain, X509_free);
@@ -474,6 +478,24 @@ static int resolve(const char *address, int flags, struct addrinfo **out)
 		port[-2] = '\0';
 	}
 	return getaddrinfo(*from ? from : NULL, port, &hints, out) ? -EINVAL : 0;
+}
+
+int conn_address(const char *address, uint8_t out[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct addrinfo *a = NULL;
+	int rc = resolve(address, AI_NUMERICHOST, &a);
+
+	if (rc)
+		return rc;
+	if (a->ai_family == AF_INET) {
+		memcpy(out, mapped, sizeof(mapped));
+		memcpy(out + 12, &((struct sockaddr_in *)a->ai_addr)->sin_addr, 4);
+	} else {
+		memcpy(out, &((struct sockaddr_in6 *)a->ai_addr)->sin6_addr, 16);
+	}
+	freeaddrinfo(a);
+	return 0;
 }
 
 static int connect_to(const char *address, int stop, uint64_t deadline_ns)

@@ -15,6 +15,7 @@
 #include "libtier/base/lock.h"
 
 struct conn_self;
+struct verbs;
 
 struct conn {
 	int fd;
@@ -22,6 +23,8 @@ struct conn {
 	SSL *ssl; /* NULL = bare */
 	char peer[NET_NAME_BYTES]; /* as its certificate says, or its HELLO where there is none */
 	uint64_t incarnation;
+	uint64_t features; /* NET_RDMA */
+	struct verbs *verbs; /* NULL = bytes go by the connection itself */
 	uint64_t pool;    /* what it has mapped (pool.h); 0 = none */
 	uint64_t own_pool; /* what we told it that we have */
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
@@ -38,6 +41,8 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
 struct conn_self {
 	const char *name;
 	uint64_t incarnation;
+	uint64_t features;
+	void (*verbs_close)(struct verbs *v); /* what ends a connection's verbs */
 	uint64_t pool; /* while etcd tells whose its extents are; atomic */
 	int stop; /* an eventfd: readable once the process ends */
 	struct lock lock; /* the last one that is taken */
@@ -91,5 +96,7 @@ static inline const struct net_header *conn_got(const struct conn *c)
  */
 int conn_listen(const char *address);
 int conn_listen_local(const char *path);
+/* An address of that form as IPv6 has it. */
+int conn_address(const char *address, uint8_t out[16]);
 
 #endif

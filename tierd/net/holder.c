@@ -3,7 +3,8 @@
  * Serves another host on one connection: probes, grants, and as a home of anchors. Pages are sent
  * under leases, straight from where they lie; for those in memory tierd is not asked at all. What
  * lies on NVMe is brought by a stream of tierd's, layer by layer: it keeps each layer until we are
- * done with it, and pushes nothing of this host's own out of memory.
+ * done with it, and pushes nothing of this host's own out of memory. Where the peer reads by RDMA,
+ * pages are copied to where it may read, and their leases end at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
+#include "tierd/net/verbs.h"
 
 #define HELLO_NS (2 * NS_PER_S)
 #define ANSWER_NS (5 * NS_PER_S)
@@ -29,6 +31,8 @@ struct grant {
 	uint32_t stream_from; /* the stream's first layer */
 	uint64_t in_pool;     /* its number there */
 	bool cold; /* all of it was on NVMe: it tells how fast that is */
+	bool placed; /* its frames lie in the window, to be read from there */
+	int error;   /* it ends early, behind what lies there */
 };
 
 struct holder {
@@ -37,10 +41,12 @@ struct holder {
 	int place; /* the peer's */
 	tier_reader *reader; /* while there is a grant */
 	struct grant grant[NET_GRANTS_MAX]; /* in the order in which they were asked for */
-	struct {
+	struct frame {
 		struct net_pages m;
 		uint32_t crc[NET_FRAME_PAGES_MAX];
 	} frame;
+	struct window window;
+	struct frame placed[NET_PLACES_MAX]; /* what lies there */
 	struct tier_page page[NET_FRAME_PAGES_MAX];
 	struct tier_lease lease[NET_FRAME_PAGES_MAX];
 	struct iovec iov[NET_FRAME_PAGES_MAX + 1];
@@ -155,10 +161,12 @@ static void grant_end(struct holder *h, struct grant *g)
 	*g = (struct grant){ 0 };
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		others |= h->grant[i].serve.state != SERVE_FREE;
-	if (!others) {
-		tier_reader_close(h->reader);
-		h->reader = NULL;
-	}
+	if (others)
+		return;
+	tier_reader_close(h->reader);
+	h->reader = NULL;
+	if (h->c->verbs)
+		verbs_unlend(h->c->verbs); /* W2 */
 }
 
 /* Bring what is not in memory, from a layer on. */
@@ -206,6 +214,17 @@ static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *
 	return cold ? stream_open(g, 0) : 0;
 }
 
+/* Can the peer read frames of this shape by itself? */
+static bool places_fit(struct holder *h, const struct shape *s)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < s->pages; i++)
+		most = s->page[i].bytes > most ? s->page[i].bytes : most;
+	return h->c->verbs && (uint64_t)NET_FRAME_BYTES + most <= VERBS_FRAME_BYTES &&
+	       verbs_lend(h->c->verbs) == 0;
+}
+
 static int answer_ask(struct holder *h, const struct net_ask *m)
 {
 	struct net_grant out = { .error = 0 };
@@ -221,6 +240,8 @@ static int answer_ask(struct holder *h, const struct net_ask *m)
 	serve_grant(&g->serve, m, g->share ? &g->share->shape : NULL, &out, time_now_ns());
 	if (g->serve.state == SERVE_FREE)
 		grant_end(h, g);
+	else
+		g->placed = places_fit(h, &g->share->shape);
 	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
 }
 
@@ -270,25 +291,50 @@ static int bring(struct holder *h, struct grant *g, const struct cursor *at)
 	return lease(h, g, at);
 }
 
+/* Tell the peer where a frame lies. */
+static int tell_place(struct holder *h, struct grant *g, uint32_t place)
+{
+	struct net_places m = { .pages = h->frame.m, .number = h->window.told };
+	struct iovec iov[] = { { &m, sizeof(m) }, { h->frame.crc, m.pages.count * 4 } };
+
+	h->placed[place] = h->frame;
+	m.pages.header.type = NET_PLACES;
+	m.pages.header.length = (uint32_t)(iov[0].iov_len + iov[1].iov_len);
+	verbs_tell(h->c->verbs, place, &m);
+	return conn_send(h->c, iov, 2, g->until_ns);
+}
+
 static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
 {
 	const struct pool_frame f = { .serve = &g->serve, .grant = &g->in_pool, .m = &h->frame.m,
 				      .crc = h->frame.crc, .page = h->iov + 1,
 				      .until_ns = g->until_ns };
-	uint32_t count = h->frame.m.count, block;
+	uint32_t count = h->frame.m.count, block, place = 0;
+	uint8_t *to = NULL;
 	int rc = 0;
 
+	if (g->placed) {
+		place = window_add(&h->window, g->serve.id);
+		to = verbs_frame(h->c->verbs, place);
+	}
 	for (uint32_t i = 0; i < count; i++) {
 		const struct shape_page *p =
 			shape_at(&g->share->shape, at->layer, at->at + i, &block);
+		void *data = (void *)(uintptr_t)h->lease[i].data;
 
-		h->frame.crc[i] = page_crc(g->key[block].bytes, g->serve.epoch, p,
-					   h->lease[i].data);
-		rc = rc ? rc : tier_lease_check(&h->lease[i]);
-		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
+		if (to) {
+			data = memcpy(to, data, p->bytes);
+			to += p->bytes;
+		}
+		h->frame.crc[i] = page_crc(g->key[block].bytes, g->serve.epoch, p, data);
+		h->iov[i + 1] = (struct iovec){ data, p->bytes };
 	}
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
-	if (!rc) /* what lies in the pool all can read who have it */
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = tier_lease_check(&h->lease[i]);
+	if (!rc && g->placed)
+		rc = tell_place(h, g, place);
+	else if (!rc) /* what lies in the pool all can read who have it */
 		rc = g->share->names ? -EAGAIN : pool_send(h->n, h->c, &f);
 	if (rc == -EAGAIN)
 		rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
@@ -308,22 +354,20 @@ static void count_out(struct holder *h, const struct grant *g, uint64_t bytes, b
 						     (double)took);
 }
 
-/* The last word about a grant. */
-static int say(struct holder *h, struct grant *g, const struct net_word *word)
-{
-	grant_end(h, g);
-	return conn_send_message(h->c, &word->header, time_now_ns() + ANSWER_NS);
-}
-
-/* WHOLE, once all are sent, and those in the pool are read. */
-static int say_whole(struct holder *h, struct grant *g)
+/* Behind the last page, and behind the last that lies to be read, here or in the pool: WHOLE; or
+ * END. */
+static int last_word(struct holder *h, struct grant *g)
 {
 	struct net_word word;
 
-	if (!serve_over(&g->serve))
+	if (window_has(&h->window, g->serve.id) || (!g->error && !serve_over(&g->serve)))
 		return 0;
-	serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
-	return say(h, g, &word);
+	if (g->error)
+		serve_end(&g->serve, g->error, &word);
+	else
+		serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
+	grant_end(h, g);
+	return conn_send_message(h->c, &word.header, time_now_ns() + ANSWER_NS);
 }
 
 /* Of a grant that has ended meanwhile: nothing. */
@@ -339,34 +383,102 @@ static int take_copied(struct holder *h, const struct net_word *m)
 		if (rc)
 			return rc;
 		serve_kept(&g->serve, pool_was_kept(h->n, g->in_pool));
-		return say_whole(h, g);
+		return last_word(h, g);
 	}
 	return 0;
 }
 
-/* The next frame of a grant, and WHOLE behind the last; or END. */
+/* The next frame of a grant, and the last word behind the last. */
 static int send_frame(struct holder *h, struct grant *g)
 {
 	struct cursor at;
-	struct net_word word;
 	bool more = serve_frame(&g->serve, &h->frame.m, &at);
 	int rc = share_lasts(h->n, g->share) ? bring(h, g, &at) : -ENOENT;
 
 	if (members_place(h->n, h->c->peer) != h->place)
 		return -EACCES; /* struck out meanwhile */
 	if (rc) {
-		serve_end(&g->serve, rc, &word);
-		return say(h, g, &word);
+		g->error = rc;
+		return last_word(h, g);
 	}
 	rc = send_leased(h, g, &at);
 	if (rc)
 		return rc;
 	count_out(h, g, h->frame.m.bytes, !more);
 	if (!more)
-		return say_whole(h, g);
+		return last_word(h, g);
 	if (g->stream && g->serve.cursor.layer > at.layer)
 		tier_stream_release(g->stream, g->serve.cursor.layer - g->stream_from);
 	return 0;
+}
+
+/* ---- what the peer reads itself ------------------------------------------------------------ */
+
+/* A queue pair for this connection; one that there was is over. */
+static int answer_path(struct holder *h, const struct net_path *theirs)
+{
+	struct net_path out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_PATH,
+			    .length = sizeof(out) },
+	};
+	struct verbs *v = NULL;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		if (h->grant[i].serve.state != SERVE_FREE)
+			return -EPROTO;
+	verbs_close(h->c->verbs);
+	h->c->verbs = NULL;
+	out.error = h->n->rdma && !theirs->error ?
+			    verbs_open(&v, h->n->rdma, false, &out) : -EOPNOTSUPP;
+	if (!out.error)
+		out.error = verbs_connect(v, theirs);
+	if (out.error)
+		verbs_close(v);
+	else
+		h->c->verbs = v;
+	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
+/* It could not read this frame: that one and those behind it by the connection, as all from now. */
+static int by_connection(struct holder *h, uint32_t place)
+{
+	struct iovec iov[2];
+	int rc = 0;
+
+	for (;; place = window_take(&h->window)) {
+		struct frame *f = &h->placed[place];
+
+		iov[0] = (struct iovec){ f, f->m.header.length };
+		iov[1] = (struct iovec){ verbs_frame(h->c->verbs, place), f->m.bytes };
+		rc = rc ? rc : conn_send(h->c, iov, 2, time_now_ns() + ANSWER_NS);
+		if (!h->window.count)
+			break;
+	}
+	verbs_close(h->c->verbs);
+	h->c->verbs = NULL;
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		h->grant[i].placed = false;
+	return rc;
+}
+
+static int answer_read(struct holder *h, const struct net_word *m)
+{
+	int rc = window_read(&h->window, m);
+	uint32_t place;
+
+	if (rc)
+		return rc;
+	place = window_take(&h->window);
+	if (m->error) {
+		rc = by_connection(h, place);
+	} else {
+		LOCK_SCOPE(&h->n->peers_lock);
+		h->n->peers.peer[h->place].read_out += h->placed[place].m.bytes;
+	}
+	for (uint32_t i = 0; i < NET_GRANTS_MAX && rc == 0; i++)
+		if (h->grant[i].serve.state != SERVE_FREE)
+			rc = last_word(h, &h->grant[i]);
+	return rc;
 }
 
 /* ---- the connection ------------------------------------------------------------------------ */
@@ -388,6 +500,10 @@ static int answer(struct holder *h)
 		return answer_find(h, m);
 	case NET_OFFER:
 		return answer_offer(h, m);
+	case NET_PATH:
+		return answer_path(h, m);
+	case NET_READ:
+		return answer_read(h, m);
 	case NET_COPIED:
 		return take_copied(h, m);
 	default:
@@ -403,21 +519,23 @@ static struct grant *sending(struct holder *h)
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
 		struct grant *g = &h->grant[i];
 
-		if (g->serve.state == SERVE_PAGES && (!first || g->begun_ns < first->begun_ns))
+		if (g->serve.state == SERVE_PAGES && !g->error &&
+		    !(g->placed && window_full(&h->window)) &&
+		    (!first || g->begun_ns < first->begun_ns))
 			first = g;
 	}
 	return first;
 }
 
-/* How long the next message is waited for: no longer than a grant whose last pages are not read. */
+/* While frames lie there to be read, until their grant is over. */
 static uint64_t patience(const struct holder *h)
 {
-	uint64_t until_ns = time_now_ns() + IDLE_NS;
+	uint64_t until_ns = 0;
 
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
-		if (h->grant[i].serve.state == SERVE_SENT && h->grant[i].until_ns < until_ns)
+		if (h->grant[i].serve.state != SERVE_FREE && h->grant[i].until_ns > until_ns)
 			until_ns = h->grant[i].until_ns;
-	return until_ns;
+	return until_ns ? until_ns : time_now_ns() + IDLE_NS;
 }
 
 static void serve(struct holder *h)

@@ -10,6 +10,7 @@
 
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
+#include "tierd/net/verbs.h"
 
 #define LOCAL_IDLE_NS (10 * NS_PER_S)
 #define LOCAL_ANSWER_NS (1 * NS_PER_S)
@@ -274,6 +275,9 @@ static json_t *describe(struct node *n, const struct ucred *who)
 	json_object_set_new(d, "etcd_age_ns",
 			    seen ? json_integer((json_int_t)(time_now_ns() - seen)) : json_null());
 	json_object_set_new(d, "full", json_boolean(full));
+	json_object_set_new(d, "rdma", json_pack("{s:s, s:I}", "device",
+					       n->rdma ? n->config.rdma : "", "pinned",
+					       (json_int_t)verbs_pinned(n->rdma)));
 	json_object_set_new(d, "contexts", share_list(n, who));
 	json_object_set_new(d, "homes", home_list(n));
 	json_object_set_new(d, "pool", pool_list(n));

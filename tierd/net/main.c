@@ -23,13 +23,15 @@
 #include "libtier/base/time.h"
 #include "libtier/base/units.h"
 #include "tierd/net/node.h"
+#include "tierd/net/verbs.h"
 
 #define END_NS (3 * NS_PER_S) /* threads are waited for so long */
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .streams_bytes = 256 << 20, .pullers = 4, .ask_all = NET_HOLDERS_MAX,
-		    .pool_grant_ns = 30 * NS_PER_S, .pool_extent_bytes = 16 << 20 },
+		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20, .pullers = 4,
+		    .ask_all = NET_HOLDERS_MAX, .pool_grant_ns = 30 * NS_PER_S,
+		    .pool_extent_bytes = 16 << 20 },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };
@@ -54,6 +56,8 @@ static const char *const usage =
 	"      --streams SIZE      memory for streams from afar, all together (256MiB)\n"
 	"      --pullers N         pulls at a time, 1 to 8 (4)\n"
 	"      --ask-all N         up to so many other hosts are all asked, else homes (8)\n"
+	"      --rdma DEVICE       pages by RDMA READ, not encrypted: trusted networks only\n"
+	"      --rdma-memory SIZE  registered for it, all together (256MiB)\n"
 	"      --box NAME          the host that keeps what the others store; the same on all\n"
 	"      --pool DEVICE       a CXL pool that the others have, too; wants --etcd\n"
 	"      --pool-grant TIME   the longest grant that goes by it, the same on all (30s)\n"
@@ -63,8 +67,8 @@ static const char *const usage =
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_POOL, OPT_POOL_GRANT, OPT_POOL_EXTENT,
-	OPT_POOL_FORMAT };
+	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_RDMA, OPT_RDMA_MEMORY, OPT_POOL, OPT_POOL_GRANT,
+	OPT_POOL_EXTENT, OPT_POOL_FORMAT };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -75,7 +79,9 @@ static const struct option options[] = {
 	{ "socket", 1, NULL, 's' },	     { "state", 1, NULL, OPT_STATE },
 	{ "staging", 1, NULL, OPT_STAGING }, { "pullers", 1, NULL, OPT_PULLERS },
 	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
-	{ "box", 1, NULL, OPT_BOX },	     { "pool", 1, NULL, OPT_POOL },
+	{ "box", 1, NULL, OPT_BOX },	     { "rdma", 1, NULL, OPT_RDMA },
+	{ "rdma-memory", 1, NULL, OPT_RDMA_MEMORY },
+	{ "pool", 1, NULL, OPT_POOL },
 	{ "pool-grant", 1, NULL, OPT_POOL_GRANT },
 	{ "pool-extent", 1, NULL, OPT_POOL_EXTENT },
 	{ "pool-format", 1, NULL, OPT_POOL_FORMAT },
@@ -168,6 +174,9 @@ static int set_number(int c, const char *text)
 	if (c == OPT_STREAMS)
 		return units_parse_bytes(text, &o->streams_bytes) || o->streams_bytes < 1 << 20 ?
 			       wrong("streams have 1MiB or more, not ", text) : 0;
+	if (c == OPT_RDMA_MEMORY)
+		return units_parse_bytes(text, &o->rdma_bytes) || !o->rdma_bytes ?
+			       wrong("memory for RDMA is 1 or more, not ", text) : 0;
 	if (c == OPT_ASK_ALL) {
 		o->ask_all = (uint32_t)strtoul(text, &end, 10);
 		return *end || !isdigit((unsigned char)*text) || o->ask_all > PEERS_MAX ?
@@ -202,6 +211,10 @@ static int set_option(int c, const char *text, bool *bare)
 		return set_text(o->etcd, sizeof(o->etcd), text);
 	case OPT_FLEET:
 		return set_name(o->fleet, text);
+	case OPT_RDMA:
+		return verbs_built_in() ? set_text(o->rdma, sizeof(o->rdma), text) :
+			wrong("libibverbs-dev was not there for this build: no --rdma ",
+			      text);
 	case OPT_BOX:
 		return set_name(o->box, text);
 	case OPT_POOL:
@@ -317,6 +330,24 @@ static int load_tls(bool again)
 		log_info(&node.log, "new certificates are in use", node.config.tls,
 			 "connections_ended=%u", ended);
 	return 0;
+}
+
+/* Without it bytes go by TCP, as before. */
+static void start_rdma(void)
+{
+	const struct node_config *o = &node.config;
+	uint8_t address[16] = { 0 };
+	char why[128] = "";
+
+	if (!o->rdma[0])
+		return;
+	if (conn_address(o->advertise, address) == 0)
+		node.rdma = verbs_device(o->rdma, address, o->rdma_bytes, why, sizeof(why));
+	if (node.rdma)
+		node.self.features = NET_RDMA;
+	else
+		log_warn(&node.log, "no RDMA: bytes go by TCP", o->rdma, "ibv_devices lists them",
+			 "why=\"%s\"", why);
 }
 
 static int listen_on(int *fd, bool local)
@@ -490,6 +521,7 @@ static int run(int signals)
 	if (rc)
 		return rc;
 	share_load(&node);
+	start_rdma();
 	rc = -pthread_create(&thread[0], NULL, members_run, &node);
 	if (rc == 0)
 		rc = -pthread_create(&thread[1], NULL, tell_run, &node);
@@ -499,8 +531,9 @@ static int run(int signals)
 		rc = listen_on(&local, true);
 	if (rc)
 		return rc;
-	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s",
-		 node.config.listen, node.config.tls[0] ? "tls" : "bare-tcp");
+	log_info(&node.log, "ready", node.config.name, "listen=%s transport=%s rdma=%s",
+		 node.config.listen, node.config.tls[0] ? "tls" : "bare-tcp",
+		 node.rdma ? node.config.rdma : "off");
 	loop(remote, local, signals);
 	end(thread);
 	return 0;
@@ -529,5 +562,6 @@ int main(int argc, char **argv)
 		agree_alone(&node.agree);
 	node.self.name = node.config.name;
 	node.self.stop = node.stop;
+	node.self.verbs_close = verbs_close;
 	return run(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) ? 1 : 0;
 }

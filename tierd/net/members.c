@@ -399,10 +399,18 @@ static const char *state_name(enum peer_state state)
 	return name[state];
 }
 
+/* How its pages come: by RDMA at the last pull, or by the connection. */
+static const char *transport(const struct node *n, const struct peer *p)
+{
+	if (p->path)
+		return n->config.tls[0] ? "tls+rdma" : "tcp+rdma";
+	return n->config.tls[0] ? "tls" : "tcp";
+}
+
 static json_t *describe(const struct node *n, const struct peer *p, uint64_t now)
 {
 	json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", p->name, "address", p->address,
-				"transport", n->config.tls[0] ? "tls" : "tcp", "state",
+				"transport", transport(n, p), "state",
 				state_name(p->state), "why", p->why);
 	bool waits = p->state == PEER_PROBATION && p->retry_ns > now;
 	const struct {
@@ -410,7 +418,9 @@ static json_t *describe(const struct node *n, const struct peer *p, uint64_t now
 		uint64_t value;
 	} number[] = {
 		{ "bytes_in", p->bytes_in }, { "bytes_out", p->bytes_out }, { "pulls", p->pulls },
-		{ "misses", p->misses }, { "failed", p->failed }, { "answer_ns", p->answer_ns },
+		{ "read_in", p->read_in }, { "read_out", p->read_out },
+		{ "path_failures", p->path_failures }, { "misses", p->misses },
+		{ "failed", p->failed }, { "answer_ns", p->answer_ns },
 		{ "bytes_per_s", p->bytes_per_s },
 		{ "retry_ns", waits ? p->retry_ns - now : 0 },
 	};

@@ -84,6 +84,8 @@ struct node_config {
 	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
 	uint64_t lease_ns;
 	uint64_t staging_bytes;
+	char rdma[NET_NAME_BYTES]; /* a device; "" = none */
+	uint64_t rdma_bytes;    /* of memory that is registered, all together */
 	uint64_t streams_bytes; /* for streams from afar, all together */
 	char pool[NODE_PATH_BYTES]; /* the device of a CXL pool; "" = none */
 	uint64_t pool_extent_bytes; /* of one that is formatted */
@@ -97,6 +99,7 @@ struct node {
 	struct log log;
 	struct conn_self self;
 	tier *t;
+	struct verbs_device *rdma; /* NULL = no peer reads by itself */
 	int stop; /* eventfd: readable once we end */
 
 	struct lock shares;

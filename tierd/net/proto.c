@@ -240,3 +240,39 @@ void serve_end(struct serve *s, int error, struct net_word *out)
 	header(&out->header, NET_END, sizeof(*out));
 	s->state = SERVE_FREE;
 }
+
+/* ---- window -------------------------------------------------------------------------------- */
+
+uint32_t window_add(struct window *w, uint64_t id)
+{
+	uint32_t place = (w->first + w->count) % NET_PLACES_MAX;
+
+	assert(!window_full(w));
+	w->id[place] = id;
+	w->count++;
+	w->told++;
+	return place;
+}
+
+uint32_t window_take(struct window *w)
+{
+	uint32_t place = w->first;
+
+	assert(w->count);
+	w->first = (w->first + 1) % NET_PLACES_MAX;
+	w->count--;
+	return place;
+}
+
+int window_read(const struct window *w, const struct net_word *m)
+{
+	return w->count && m->id == w->told - w->count + 1 ? 0 : -EPROTO;
+}
+
+bool window_has(const struct window *w, uint64_t id)
+{
+	for (uint32_t i = 0; i < w->count; i++)
+		if (w->id[(w->first + i) % NET_PLACES_MAX] == id)
+			return true;
+	return false;
+}

@@ -135,6 +135,28 @@ bool serve_over(const struct serve *s);
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns);
 void serve_end(struct serve *s, int error, struct net_word *out);
 
+/* ---- window: frames of one connection that lie to be read (N5) ------------------------------ */
+
+struct window {
+	uint32_t told;         /* in this connection's life */
+	uint32_t first, count; /* the place of the oldest one, and how many lie there */
+	uint64_t id[NET_PLACES_MAX]; /* whose, by place */
+};
+
+static inline bool window_full(const struct window *w)
+{
+	return w->count == NET_PLACES_MAX;
+}
+
+/* A frame of this grant: its place; its number is `told`. */
+uint32_t window_add(struct window *w, uint64_t id);
+/* The oldest one's place, which is free again. */
+uint32_t window_take(struct window *w);
+/* A READ: it must be of the oldest one's number. 0 or -EPROTO. */
+int window_read(const struct window *w, const struct net_word *m);
+/* Does one of this grant still lie there? */
+bool window_has(const struct window *w, uint64_t id);
+
 /* ---- peers: whom to ask --------------------------------------------------------------------- */
 
 #define PEERS_MAX 64u
@@ -157,6 +179,11 @@ struct peer {
 	uint64_t bytes_per_s; /* of pulls, moving average; 0 = none yet */
 	uint64_t answer_ns;   /* of probes, likewise */
 	uint64_t stage_bytes_per_s;
+	/* RDMA: the last pull had a queue pair; one that failed is tried again from then on. */
+	bool path;
+	uint32_t path_failures;
+	uint64_t path_retry_ns;
+	uint64_t read_in, read_out; /* bytes that came, and went, so */
 };
 
 struct peers {
@@ -178,6 +205,10 @@ void peer_failed(struct peer *p, uint64_t now_ns, const char *why);
 int peer_met(struct peer *p, uint64_t incarnation);
 void peer_moved(struct peer *p, uint64_t bytes, uint64_t took_ns);
 void peer_answered(struct peer *p, uint64_t took_ns);
+/* So many bytes of a pull came by a queue pair, still good or not; it failed; may one be tried? */
+void peer_read(struct peer *p, uint64_t bytes, bool good);
+void peer_path_failed(struct peer *p, uint64_t now_ns);
+bool peer_path_due(const struct peer *p, uint64_t now_ns);
 
 /* When could n bytes be here, of which cold_bytes come from its NVMe? */
 uint64_t peer_estimate(const struct peer *p, uint64_t bytes, uint64_t cold_bytes);

@@ -48,6 +48,7 @@ void peers_member(struct peers *p, const struct peer *member, uint64_t now_ns)
 	one->state = PEER_NEW;
 	one->retry_ns = now_ns;
 	one->failures = 0;
+	one->path_failures = 0;
 }
 
 void peers_forget(struct peers *p, const char *name)
@@ -68,14 +69,18 @@ bool peer_due(const struct peer *p, uint64_t now_ns)
 	return (p->state == PEER_NEW || p->state == PEER_PROBATION) && now_ns >= p->retry_ns;
 }
 
+static uint64_t probation_ns(uint32_t failures)
+{
+	uint64_t wait_ns = PROBATION_FIRST_NS << (failures < 5 ? failures : 5);
+
+	return wait_ns < PROBATION_MAX_NS ? wait_ns : PROBATION_MAX_NS;
+}
+
 void peer_failed(struct peer *p, uint64_t now_ns, const char *why)
 {
-	uint64_t wait_ns = PROBATION_FIRST_NS << (p->failures < 5 ? p->failures : 5);
-
 	p->state = PEER_PROBATION;
-	p->failures++;
+	p->retry_ns = now_ns + probation_ns(p->failures++);
 	p->failed++;
-	p->retry_ns = now_ns + (wait_ns < PROBATION_MAX_NS ? wait_ns : PROBATION_MAX_NS);
 	snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -108,6 +113,25 @@ void peer_moved(struct peer *p, uint64_t bytes, uint64_t took_ns)
 void peer_answered(struct peer *p, uint64_t took_ns)
 {
 	p->answer_ns = average(p->answer_ns, took_ns);
+}
+
+void peer_path_failed(struct peer *p, uint64_t now_ns)
+{
+	p->path = false;
+	p->path_retry_ns = now_ns + probation_ns(p->path_failures++);
+}
+
+void peer_read(struct peer *p, uint64_t bytes, bool good)
+{
+	p->path = good && bytes;
+	p->read_in += bytes;
+	if (p->path)
+		p->path_failures = 0;
+}
+
+bool peer_path_due(const struct peer *p, uint64_t now_ns)
+{
+	return !p->path_failures || now_ns >= p->path_retry_ns;
 }
 
 /* A rate that nobody has measured costs nothing: so it is tried, and then it is known. */

@@ -12,6 +12,7 @@
 
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
+#include "tierd/net/verbs.h"
 
 #define PART_BYTES (4u << 20)
 #define COMMIT_NS (5 * NS_PER_S) /* a put that tierd has is waited for so long at most */
@@ -41,6 +42,8 @@ struct job {
 	bool ours;        /* what went wrong was here */
 	bool heard;       /* it has answered */
 	bool peers_fault;
+	bool path_lost;     /* what it told of before it knew is of no use */
+	uint64_t read_bytes; /* by RDMA */
 	struct iovec iov[NET_FRAME_PAGES_MAX];
 };
 
@@ -317,15 +320,23 @@ static int granted(struct job *j, struct part *part)
 	return 0;
 }
 
-/* Its CRCs are behind the message: by the socket come the pages behind that. */
+/* What was read by RDMA, to its pages. */
+static void scatter(const struct job *j, uint32_t count, const uint8_t *from)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(j->iov[i].iov_base, from, j->iov[i].iov_len);
+		from += j->iov[i].iov_len;
+	}
+}
+
+/* crcs: of the pages; lies: the frame, NULL: it is in the pool, or comes behind the message. */
 static int receive_frame(struct job *j, struct part *part, const struct net_pages *m,
-			 const struct cursor *at)
+			 const struct cursor *at, const uint8_t *crcs, const uint8_t *lies)
 {
 	const struct net_at *in_pool = m->header.type == NET_AT ? (const void *)m : NULL;
-	const uint8_t *crcs = in_pool ? (const void *)(in_pool + 1) : (const void *)(m + 1);
 	const struct shape *s = &j->w->share->shape;
 	uint32_t block;
-	int rc;
+	int rc = 0;
 
 	for (uint32_t i = 0; i < m->count; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
@@ -337,8 +348,11 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 		if (!j->iov[i].iov_base)
 			return -EINVAL;
 	}
-	rc = in_pool ? pool_receive(j->n, j->conn, &part->pull, in_pool, j->iov) :
-		       conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+	if (lies)
+		scatter(j, m->count, lies);
+	else
+		rc = in_pool ? pool_receive(j->n, j->conn, &part->pull, in_pool, j->iov) :
+			       conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
 	j->ours = rc == -ESTALE; /* by what we know it is not the peer's place: the next time */
 	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
@@ -352,21 +366,78 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 	return rc;
 }
 
+/* It failed: what is missing comes by the connection, and no queue pair is tried for a while. */
+static void path_failed(struct job *j, int error)
+{
+	verbs_close(j->conn->verbs);
+	j->conn->verbs = NULL;
+	{
+		LOCK_SCOPE(&j->n->peers_lock);
+		peer_path_failed(&j->n->peers.peer[j->from->peer], time_now_ns());
+	}
+	log_warn(&j->n->log, "RDMA failed, bytes go by TCP", j->from->name,
+		 "it is tried again by itself", "errno=%d", -error);
+}
+
+/*
+ * Read a frame that lies at the holder, and tell it. Its memory and its network may be slow, or
+ * gone, while the rest of it answers: a quarter of what is left is for that. *lies: it is here;
+ * NULL: it comes as PAGES.
+ */
+static int read_frame(struct job *j, const struct net_places *m, const uint8_t **lies)
+{
+	struct net_word word = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_READ,
+			    .length = sizeof(word) },
+		.id = m->number,
+	};
+	uint64_t now = time_now_ns(), until_ns = j->w->want->deadline_ns;
+	struct verbs *v = j->conn->verbs;
+
+	until_ns = now < until_ns ? now + (until_ns - now) / 4 : now;
+	word.error = v ? verbs_read(v, m, j->conn->stop, j->conn->fd, until_ns) : -EPROTO;
+	if (word.error == -ECANCELED || word.error == -ENOTCONN || !v)
+		return word.error;
+	j->path_lost = word.error != 0;
+	if (word.error)
+		path_failed(j, word.error);
+	else
+		j->read_bytes += m->pages.bytes;
+	*lies = word.error ? NULL : verbs_frame(v, 0);
+	return conn_send_message(j->conn, &word.header, j->w->want->deadline_ns);
+}
+
+/* The frame of a PAGES, a PLACES or an AT. */
 static int pages(struct job *j, struct part *part)
 {
-	const struct net_pages *m = (const void *)j->conn->message;
+	const struct net_places *m = (const void *)j->conn->message; /* begins as a PAGES does */
+	bool apart = m->pages.header.type == NET_PLACES;
+	const struct net_at *in_pool = m->pages.header.type == NET_AT ? (const void *)m : NULL;
+	const void *crcs = apart   ? (const void *)(m + 1) :
+			   in_pool ? (const void *)(in_pool + 1) :
+				     (const void *)(&m->pages + 1);
+	const uint8_t *lies = NULL;
+	struct pull before = part->pull;
 	struct cursor at;
-	int rc = m->header.type == NET_AT ?
-			 pull_at(&part->pull, (const void *)m, time_now_ns(), &at) :
-			 pull_pages(&part->pull, m, &at);
+	int rc;
 
+	if (apart && j->path_lost)
+		return 0;
+	rc = in_pool ? pull_at(&part->pull, in_pool, time_now_ns(), &at) :
+		       pull_pages(&part->pull, &m->pages, &at);
 	if (rc == 0 && !part->put && !j->w->far)
 		rc = put_begin(j, part->first, part->pull.blocks, &part->put);
+	if (rc == 0 && apart)
+		rc = read_frame(j, m, &lies);
+	if (rc == 0 && apart && !lies) {
+		part->pull = before;
+		return 0;
+	}
 	if (rc == 0)
-		rc = receive_frame(j, part, m, &at);
+		rc = receive_frame(j, part, &m->pages, &at, crcs, lies);
 	if (rc)
 		return rc;
-	j->out->bytes += m->bytes;
+	j->out->bytes += m->pages.bytes;
 	if (!j->out->first_ns && part->pull.cursor.layer > 0)
 		j->out->first_ns = time_now_ns() - j->w->begun_ns;
 	if (!j->w->far)
@@ -409,6 +480,11 @@ static int whole(struct job *j, struct part *part)
 	return rc;
 }
 
+static bool is_frame(uint16_t type)
+{
+	return type == NET_PAGES || type == NET_PLACES || type == NET_AT;
+}
+
 static int take(struct job *j)
 {
 	const struct net_word *m = (const void *)j->conn->message; /* all begin with an id */
@@ -416,14 +492,14 @@ static int take(struct job *j)
 	struct part *part;
 	int rc = -EPROTO;
 
-	if ((type < NET_GRANT || type > NET_WHOLE) && type != NET_AT)
+	if ((type < NET_GRANT || type > NET_WHOLE) && !is_frame(type))
 		return rc;
 	part = part_of(j, m->id);
 	if (!part)
 		return rc;
 	if (type == NET_GRANT)
 		return granted(j, part);
-	if (type == NET_PAGES || type == NET_AT)
+	if (is_frame(type))
 		return pages(j, part);
 	if (type == NET_WHOLE)
 		return whole(j, part);
@@ -522,22 +598,28 @@ static bool lost(const struct job *j, int rc)
 static void settle(struct job *j, int rc, uint64_t begun_ns)
 {
 	bool failed = lost(j, rc), asked = j->conn != NULL;
+	struct peer *peer;
 
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		tier_put_abort(j->part[i].put);
-	if (j->conn && rc == 0)
+	if (j->conn && rc == 0) {
+		if (j->conn->verbs)
+			verbs_unlend(j->conn->verbs); /* W2 */
 		members_give(j->n, (uint32_t)j->from->peer, j->conn);
-	else
+	} else {
 		conn_close(j->conn);
+	}
 	j->from->lost = failed;
 	if (failed)
 		members_failed(j->n, (uint32_t)j->from->peer, rc);
 	LOCK_SCOPE(&j->n->peers_lock);
+	peer = &j->n->peers.peer[j->from->peer];
 	if (!failed && asked)
-		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes - j->had_bytes,
-			   time_now_ns() - begun_ns);
+		peer_moved(peer, j->out->bytes - j->had_bytes, time_now_ns() - begun_ns);
+	if (j->out->bytes > j->had_bytes)
+		peer_read(peer, j->read_bytes, !j->path_lost);
 	if (asked && j->out->bytes == j->had_bytes)
-		j->n->peers.peer[j->from->peer].misses++;
+		peer->misses++;
 }
 
 static int set_up(struct job *j)
@@ -568,6 +650,54 @@ static int set_up(struct job *j)
 	return rc;
 }
 
+/*
+ * Our queue pair told to the holder, and its own to ours; or, given that it is to end, that there
+ * is none any more. An error: the connection is of no use.
+ */
+static int path_ask(struct job *j, bool ends)
+{
+	struct net_path m = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_PATH,
+			    .length = sizeof(m) },
+		.error = ends ? -ECANCELED : 0,
+	};
+	const struct net_path *theirs = (const void *)j->conn->message;
+	uint64_t until_ns = answer_until(j->w->want->deadline_ns);
+	int rc, error;
+
+	verbs_close(j->conn->verbs);
+	j->conn->verbs = NULL;
+	if (!ends && (verbs_open(&j->conn->verbs, j->n->rdma, true, &m) ||
+		      verbs_lend(j->conn->verbs)))
+		return 0; /* the holder was not told: it sends pages */
+	rc = conn_send_message(j->conn, &m.header, until_ns);
+	if (rc == 0)
+		rc = conn_message(j->conn, until_ns);
+	if (rc == 0 && conn_got(j->conn)->type != NET_PATH)
+		rc = -EPROTO;
+	if (rc || ends)
+		return rc;
+	error = theirs->error ? theirs->error : verbs_connect(j->conn->verbs, theirs);
+	if (!error)
+		return 0;
+	path_failed(j, error);
+	return theirs->error ? 0 : path_ask(j, true);
+}
+
+/* Pages by RDMA, where both can, and it did not fail a while ago. */
+static int path_make(struct job *j)
+{
+	bool due, had = j->conn->verbs != NULL;
+
+	{
+		LOCK_SCOPE(&j->n->peers_lock);
+		due = peer_path_due(&j->n->peers.peer[j->from->peer], time_now_ns());
+	}
+	if (had && (!due || verbs_lend(j->conn->verbs)))
+		return path_ask(j, true);
+	return !had && due && j->n->rdma && (j->conn->features & NET_RDMA) ? path_ask(j, false) : 0;
+}
+
 /* Connect, and bring it. */
 static int bring(struct job *j)
 {
@@ -577,6 +707,8 @@ static int bring(struct job *j)
 		return rc;
 	rc = members_conn(j->n, (uint32_t)j->from->peer, answer_until(j->w->want->deadline_ns),
 			  &j->conn);
+	if (rc == 0)
+		rc = path_make(j);
 	j->peers_fault = rc != 0;
 	return rc ? rc : run(j);
 }

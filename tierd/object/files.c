@@ -442,7 +442,7 @@ static void log_batch(struct object_files *f, struct object_job *first, struct b
 	finish(f, &b->jobs);
 }
 
-/* All is flushed, and the catalog says so: the next start doubts nothing (O10). */
+/* All is flushed, and the catalog says so: the next start checks nothing (O10). */
 static void settle(struct object_files *f)
 {
 	struct batch b = { .files = 0 };

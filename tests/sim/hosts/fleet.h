@@ -17,8 +17,8 @@
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
  *  X1 to X4  of a CXL pool (--pool): who stores into an extent is its owner, by etcd; what a reader
- *      loads is what was stored; until a reader's grant is over or it has copied, the place is kept,
- *      and nobody else may store there (X2)
+ *      loads is what was stored; until a reader's grant is over or it has copied, the place is
+ *      kept, and nobody else may store there (X2)
  *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
  *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are

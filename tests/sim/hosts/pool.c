@@ -198,8 +198,10 @@ static void note_told(struct fleet *f, const struct host *h, struct link *l,
 			continue;
 		f->pool.tolds += i == f->pool.tolds;
 		*t = (struct pool_told){ .link = l, .reader = l->from, .life = l->from_life,
-					 .holder = h->place, .holder_life = h->life, .id = s->serve.id, .offset = offset,
-					 .ends_ns = sent_ns + s->serve.ends_ns - s->serve.began_ns };
+					 .holder = h->place, .holder_life = h->life,
+					 .id = s->serve.id, .offset = offset,
+					 .ends_ns = sent_ns + s->serve.ends_ns -
+						    s->serve.began_ns };
 		return;
 	}
 	abort();
@@ -218,7 +220,8 @@ static void note_copied(struct fleet *f, const struct link *l, uint64_t id, uint
 
 static void next_step(struct fleet *f, struct host *h, struct link *l, struct pool_step_event *at)
 {
-	struct event *e = fleet_after(f, fleet_below(f, f->faults.work_us / 2 + 1) * US, EV_POOL, h);
+	struct event *e = fleet_after(f, fleet_below(f, f->faults.work_us / 2 + 1) * US, EV_POOL,
+				      h);
 
 	e->link = l;
 	e->data = malloc(sizeof(*at));

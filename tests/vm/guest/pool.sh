@@ -1,7 +1,7 @@
 # A CXL pool between two guests: one type-3 device, which both have by one file, as a device of dax.
 # What A puts, B reads through it, each byte compared with its generator. A's daemon is killed, then
 # all of A: reads end in time, nothing wrong is read, and what A owned comes back to use. (The
-# emulator's memory is coherent: a flush that is left out shows in tests/model and in the simulator.)
+# emulator's memory is coherent: a flush left out shows in tests/model and in the simulator.)
 # peer: tests/vm/pool_holder.sh
 # modules: virtio_net libnvdimm cxl_acpi cxl_pci cxl_mem cxl_port device_dax dax_cxl
 # machine: -object memory-backend-file,id=cxlm0,size=256M,share=on,mem-path=@work@/pool

@@ -242,7 +242,7 @@ static void count_foresight(const struct core *c, struct charged *n)
 static void count_lends(const struct core *c, struct charged *n)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		for (uint32_t at = c->client[i].lend_first, tier; at; at = lend_next(c, at)) {
+		for (uint32_t at = c->evict.lends.to[i].first, tier; at; at = lend_next(c, at)) {
 			uint64_t bytes = lend_of_others(c, at, &tier);
 
 			charge_client(c, n, i, ACCOUNT_LENDS);
@@ -338,7 +338,8 @@ static void audit_client(struct audit *a, uint32_t client)
 		orders += r->phase == REQUEST_ORDER;
 	}
 	snprintf(whose, sizeof(whose), "client %u", client);
-	audit_compare(a, whose, "orders that wait", orders, k->orders);
+	audit_compare(a, whose, "orders that wait", orders,
+		      a->c->requests.orders[client]);
 }
 
 /* Who waits for room is in the one queue that is woken, and that ends where it says. */

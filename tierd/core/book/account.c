@@ -186,6 +186,12 @@ static void end_connection(struct core *c, uint32_t client, const char *why)
 	c->metrics.clients_over++;
 }
 
+/* A scan has seen that a client's leases keep so many more bytes. */
+void account_hold(struct core *c, uint32_t client, uint32_t tier, uint64_t bytes)
+{
+	c->client[client].held[tier] += bytes;
+}
+
 /*
  * A round of scans is over. A client over its budget loses its connection: its pins, requests and
  * puts; its pages stay where they are until its process is dead, or they are taken back from it,

@@ -175,6 +175,23 @@ uint64_t core_handover_leave(struct core *c, uint32_t id, void *memory)
 	return pen.bytes;
 }
 
+uint64_t core_handover_drive(const struct core *c, uint32_t device, void *memory)
+{
+	const struct drive *dv = c->drive[device];
+	uint32_t segments = (uint32_t)dv->super.segment_count;
+	struct pen pen = { .at = memory };
+	struct handover_drive *to = pen_take(&pen, sizeof(*to));
+	uint32_t *used = pen_take(&pen, (segments + segments % 2) * sizeof(*used));
+
+	if (!to)
+		return pen.bytes;
+	*to = (struct handover_drive){ .store_id = dv->super.store_id, .segments = segments };
+	store_numbers(dv->store, &to->sequence, &to->lsn);
+	for (uint32_t i = 0; i < segments; i++)
+		used[i] = store_summary_used(dv->store, i);
+	return pen.bytes;
+}
+
 /* ---- taking ------------------------------------------------------------------------------- */
 
 static uint32_t class_of_page(const struct context *x, uint32_t page)
@@ -224,7 +241,7 @@ static bool is_same(const struct context *x, uint32_t slot, const struct handove
 /* As recovery makes one, but for its copy on NVMe. */
 static uint32_t block_make(struct core *c, struct context *x, const struct handover_block *b)
 {
-	uint32_t slot = block_new(c, x, b->key);
+	uint32_t slot = block_new(x, b->key);
 	struct abi_block *at;
 
 	if (slot == ABI_SLOT_NONE)
@@ -232,13 +249,8 @@ static uint32_t block_make(struct core *c, struct context *x, const struct hando
 	at = index_block(&x->ix, slot);
 	at->parts = b->parts;
 	at->depth = b->depth;
-	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
-	if (index_insert(&x->ix, slot)) {
-		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(c, x, slot);
+	if (!block_enter(c, x, slot))
 		return ABI_SLOT_NONE;
-	}
-	x->blocks++;
 	quota_name(c, x, slot, b->salt, LEDGER_NONE);
 	tables_lane(x, block_lane(x, slot));
 	x->meta[slot].flags = b->flags & HANDOVER_DURABLE ? BLOCK_DURABLE : 0;

@@ -168,18 +168,9 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 		block_unwritten(c, x, slot);
 		return slot;
 	}
-	slot = block_new(c, x, v->block[i].key);
+	slot = block_new(x, v->block[i].key);
 	*full |= slot == ABI_SLOT_NONE;
-	if (slot == ABI_SLOT_NONE)
-		return slot;
-	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
-	if (index_insert(&x->ix, slot)) {
-		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(c, x, slot);
-		return ABI_SLOT_NONE;
-	}
-	x->blocks++;
-	return slot;
+	return slot != ABI_SLOT_NONE && block_enter(c, x, slot) ? slot : ABI_SLOT_NONE;
 }
 
 static int place_block(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
@@ -329,6 +320,11 @@ static int apply(struct core *c, const struct store_view *v)
 void core_recover_unread(struct core *c, uint32_t device, uint32_t segment)
 {
 	store_suspect(c->drive[device]->store, segment);
+}
+
+void core_recover_numbers(struct core *c, uint32_t device, uint64_t sequence, uint64_t lsn)
+{
+	store_go_on(c->drive[device]->store, sequence, lsn);
 }
 
 int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void *summary,

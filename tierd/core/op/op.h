@@ -65,6 +65,7 @@ bool request_synced(const struct core *c, const struct request *r);
 void request_sync_want(struct core *c, const struct request *r);
 bool request_of_context(const struct core *c, const struct context *x);
 bool request_holds(const struct core *c, const struct context *x);
+void request_client_open(struct core *c, uint32_t client);
 void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
 void request_owner_gone(struct core *c, const void *owner);

@@ -96,7 +96,7 @@ static uint32_t pending_slot(struct core *c, struct context *x, struct put *p, c
 {
 	uint32_t limit = tables_slot(c, x, p->args.salt), slot;
 
-	slot = limit ? ABI_SLOT_NONE : block_new(c, x, key);
+	slot = limit ? ABI_SLOT_NONE : block_new(x, key);
 	if (slot != ABI_SLOT_NONE) {
 		quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 		limit = tables_begin(c, x, slot, p->needs);
@@ -251,8 +251,8 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->places = 0;
 	memset(p->mine, 0, sizeof(p->mine));
 	memset(p->kept, 0, sizeof(p->kept));
-	p->next = k->puts;
-	k->puts = p;
+	p->next = c->puts.of[p->client].first;
+	c->puts.of[p->client].first = p;
 	return p;
 }
 
@@ -262,21 +262,21 @@ static struct put *put_get(struct core *c, struct request *r)
  */
 static void prompt_begin(struct core *c, struct put *p)
 {
-	struct client *k = &c->client[p->client];
+	const struct prompt *last = &c->puts.of[p->client].prompt;
 	uint32_t parent = p->args.depth ? index_find(&p->ctx->ix, p->args.parent) : ABI_SLOT_NONE;
-	bool on = parent != ABI_SLOT_NONE && parent == k->prompt.tail &&
-		  p->ctx->id == k->prompt.context_id;
+	bool on = parent != ABI_SLOT_NONE && parent == last->tail &&
+		  p->ctx->id == last->context_id;
 
-	evict_drain_client(c, k);
+	evict_drain_client(c, p->client);
 	p->before = parent;
-	p->brought = on ? k->prompt.brought : 0;
-	p->joined = on && k->prompt.joined;
+	p->brought = on ? last->brought : 0;
+	p->joined = on && last->joined;
 	p->brings = false;
 }
 
 static void prompt_end(struct core *c, const struct put *p)
 {
-	c->client[p->client].prompt = (struct prompt){
+	c->puts.of[p->client].prompt = (struct prompt){
 		.context_id = p->ctx->id,
 		.tail = p->args.count && !p->apart ? p->ref[p->args.count - 1].slot : ABI_SLOT_NONE,
 		.brought = p->brought,
@@ -401,7 +401,7 @@ static void put_unlink(struct core *c, struct put *p)
 	struct put **link = &c->puts.orphans;
 
 	if (p->client < CORE_CLIENTS_MAX)
-		link = &c->client[p->client].puts;
+		link = &c->puts.of[p->client].first;
 	while (*link != p)
 		link = &(*link)->next;
 	*link = p->next;
@@ -628,8 +628,8 @@ static void pendings_expire(struct core *c)
 
 static void put_client_gone(struct core *c, uint32_t client)
 {
-	while (c->client[client].puts)
-		put_abort(c, c->client[client].puts);
+	while (c->puts.of[client].first)
+		put_abort(c, c->puts.of[client].first);
 }
 
 /* Its context goes: puts that no request commits end here, the others with their request. */
@@ -655,7 +655,7 @@ void put_tick(struct core *c)
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		struct put *next;
 
-		for (struct put *p = c->client[i].puts; p; p = next) {
+		for (struct put *p = c->puts.of[i].first; p; p = next) {
 			next = p->next;
 			if (p->committing || p->deadline_ns > c->now_ns)
 				continue;

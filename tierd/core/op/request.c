@@ -130,7 +130,7 @@ static bool order_done(const struct core *c, const struct request *order)
 
 static void order_check(struct core *c, uint32_t client)
 {
-	if (!c->client[client].orders)
+	if (!c->requests.orders[client])
 		return;
 	for (uint32_t i = 0; i < c->requests.high; i++) {
 		struct request *r = &c->requests.table[i];
@@ -138,7 +138,7 @@ static void order_check(struct core *c, uint32_t client)
 		if (r->phase != REQUEST_ORDER || r->client != client ||
 		    r->connection != c->client[client].connection || !order_done(c, r))
 			continue;
-		c->client[client].orders--;
+		c->requests.orders[client]--;
 		request_end(c, r, 0, r->total, 0);
 		return; /* request_free comes back here for the next one */
 	}
@@ -161,7 +161,7 @@ static void request_order(struct core *c, struct request *r)
 		return;
 	}
 	r->phase = REQUEST_ORDER;
-	c->client[r->client].orders++;
+	c->requests.orders[r->client]++;
 	for (uint32_t i = 0; cancel && i < c->requests.high; i++)
 		if (concerns(r, &c->requests.table[i]))
 			request_abort(c, &c->requests.table[i], -ECANCELED);
@@ -467,6 +467,12 @@ uint64_t request_next_deadline(const struct core *c)
 	return next;
 }
 
+void request_client_open(struct core *c, uint32_t client)
+{
+	c->requests.orders[client] = 0;
+	c->puts.of[client] = (struct client_puts){ .prompt.tail = ABI_SLOT_NONE };
+}
+
 void request_client_gone(struct core *c, uint32_t client)
 {
 	for (uint32_t i = 0; i < c->requests.high; i++) {
@@ -476,7 +482,7 @@ void request_client_gone(struct core *c, uint32_t client)
 		    r->connection != c->client[client].connection)
 			continue;
 		if (r->phase == REQUEST_ORDER) {
-			c->client[client].orders--;
+			c->requests.orders[client]--;
 			r->phase = REQUEST_RUN;
 		}
 		request_abort(c, r, -ECONNRESET);

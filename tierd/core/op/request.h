@@ -82,13 +82,28 @@ struct request {
 
 struct requests {
 	struct request *table, *free;
+	uint32_t *orders; /* of each client: those in REQUEST_ORDER */
 	uint32_t count, high; /* [0, high) may be in use */
 	uint64_t seq;
 	uint64_t next_deadline_ns;
 };
 
+/* The prompt that a client puts, perhaps in several puts each of which goes on where one ended. */
+struct prompt {
+	uint32_t context_id;
+	uint32_t tail; /* slot of its last block so far */
+	uint32_t brought; /* new blocks so far */
+	bool joined;      /* its last one was new, too */
+};
+
+struct client_puts {
+	struct put *first;
+	struct prompt prompt;
+};
+
 struct puts {
 	struct put *table, *free;
+	struct client_puts *of; /* [CORE_CLIENTS_MAX] */
 	struct put *orphans; /* committing, their client has gone */
 	struct put *freeing; /* let go by nobody's step: put_work */
 	uint64_t seq;

@@ -41,11 +41,13 @@ static void access_entry(struct core *c, const struct client *k, uint64_t entry)
 }
 
 /* What a reader has read since, as far as an event goes. False: not all. */
-static bool access_log(struct core *c, struct client *k, uint32_t reader)
+static bool access_log(struct core *c, uint32_t client, uint32_t reader)
 {
+	struct client *k = &c->client[client];
+	struct readers *rs = &c->reclaim.readers[client];
 	const struct abi_reader *r = &k->open.readers[reader];
 	uint64_t tail = atomic_load_acquire_u64(&r->access_tail);
-	uint64_t seen = k->access_seen[reader], end = tail;
+	uint64_t seen = rs->access_seen[reader], end = tail;
 	uint32_t most = meter_spent(&c->meter) ? 0 : meter_logs(&c->meter) - c->meter.logs;
 
 	if (tail - seen > ABI_ACCESS_LOG) {
@@ -59,9 +61,9 @@ static bool access_log(struct core *c, struct client *k, uint32_t reader)
 	c->metrics.access_entries += end - seen;
 	for (; seen != end; seen++)
 		access_entry(c, k, atomic_load_relaxed_u64(&r->access[seen % ABI_ACCESS_LOG]));
-	k->access_seen[reader] = seen;
-	if (tail && k->readers_used <= reader)
-		k->readers_used = reader + 1;
+	rs->access_seen[reader] = seen;
+	if (tail && rs->used <= reader)
+		rs->used = reader + 1;
 	return seen == tail;
 }
 
@@ -69,27 +71,28 @@ static bool access_log(struct core *c, struct client *k, uint32_t reader)
  * What this client has read until now, before what it puts. Readers are handed out in order,
  * mostly: one beyond those known is looked at, the rest shows at the next walk.
  */
-void evict_drain_client(struct core *c, struct client *k)
+void evict_drain_client(struct core *c, uint32_t client)
 {
-	uint32_t known = k->readers_used + 1;
+	uint32_t known = c->reclaim.readers[client].used + 1;
 
-	for (uint32_t r = 0; r < known && r < k->open.readers_max; r++)
-		access_log(c, k, r);
+	for (uint32_t r = 0; r < known && r < c->client[client].open.readers_max; r++)
+		access_log(c, client, r);
 }
 
 /* All readers of a client, from the one where its part ended last time. */
-static void drain_client(struct core *c, struct client *k)
+static void drain_client(struct core *c, uint32_t client)
 {
-	uint32_t first = k->drain_reader, readers = k->open.readers_max;
+	struct readers *rs = &c->reclaim.readers[client];
+	uint32_t first = rs->drain, readers = c->client[client].open.readers_max;
 
-	k->drain_reader = 0;
+	rs->drain = 0;
 	meter_charge_table(&c->meter, readers);
 	for (uint32_t n = 0; n < readers; n++) {
 		uint32_t r = (first + n) % readers;
 
-		if (access_log(c, k, r))
+		if (access_log(c, client, r))
 			continue;
-		k->drain_reader = r;
+		rs->drain = r;
 		return;
 	}
 }
@@ -108,7 +111,7 @@ void evict_drain_logs(struct core *c)
 			return;
 		}
 		if (c->client[i].state == 1)
-			drain_client(c, &c->client[i]);
+			drain_client(c, i);
 	}
 }
 

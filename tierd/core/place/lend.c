@@ -37,13 +37,15 @@ int lend_open(struct core *c)
 
 	l->table = calloc(CORE_LENDS_MAX, sizeof(*l->table));
 	l->bucket = calloc(BUCKETS, sizeof(*l->bucket));
-	return l->table && l->bucket ? 0 : -ENOMEM;
+	l->to = calloc(CORE_CLIENTS_MAX, sizeof(*l->to));
+	return l->table && l->bucket && l->to ? 0 : -ENOMEM;
 }
 
 void lend_close(struct core *c)
 {
 	free(c->evict.lends.table);
 	free(c->evict.lends.bucket);
+	free(c->evict.lends.to);
 }
 
 static uint32_t *bucket_of(struct core *c, uint32_t client, const struct context *x,
@@ -92,6 +94,7 @@ static void add(struct core *c, uint32_t client, struct context *x, uint32_t tie
 	struct lends *l = &c->evict.lends;
 	struct client *k = &c->client[client];
 	uint32_t *link = bucket_of(c, client, x, slab + tier), number = l->free;
+	uint32_t *first = &l->to[client].first;
 
 	if (number)
 		l->free = l->table[number - 1].next;
@@ -100,11 +103,11 @@ static void add(struct core *c, uint32_t client, struct context *x, uint32_t tie
 	assert(number <= CORE_LENDS_MAX);
 	l->table[number - 1] = (struct lend){
 		.client = client, .context = x->index, .tier = tier, .times = 1, .slab = slab,
-		.chain = *link, .next = k->lend_first,
+		.chain = *link, .next = *first,
 	};
-	if (k->lend_first)
-		l->table[k->lend_first - 1].prev = number;
-	*link = k->lend_first = number;
+	if (*first)
+		l->table[*first - 1].prev = number;
+	*link = *first = number;
 	account_take(c, k, ACCOUNT_LENDS);
 	if (counted(c, k, x, tier))
 		*counted(c, k, x, tier) += space_slab_bytes(x->space[tier]);
@@ -125,7 +128,7 @@ static void end(struct core *c, uint32_t *link)
 
 	assert(x && x->lent > 0 && l->count > 0);
 	*link = at->chain;
-	*(at->prev ? &l->table[at->prev - 1].next : &k->lend_first) = at->next;
+	*(at->prev ? &l->table[at->prev - 1].next : &l->to[at->client].first) = at->next;
 	if (at->next)
 		l->table[at->next - 1].prev = at->prev;
 	if (index)
@@ -246,7 +249,7 @@ bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *
 	*out = (struct core_range){ .bytes = 0 };
 	if (!x)
 		return false;
-	for (uint32_t i = c->client[client].lend_first; i; i = l->table[i - 1].next) {
+	for (uint32_t i = c->evict.lends.to[client].first; i; i = l->table[i - 1].next) {
 		const struct lend *at = &l->table[i - 1];
 
 		if (at->context != x->index || is_before(at->tier, at->slab, from) ||
@@ -259,15 +262,23 @@ bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *
 
 uint64_t core_slab_recalls(const struct core *c, uint32_t client)
 {
-	return client < CORE_CLIENTS_MAX ? c->client[client].recalls : c->evict.lends.recalls;
+	const struct lends *l = &c->evict.lends;
+
+	return client < CORE_CLIENTS_MAX ? l->to[client].recalls : l->recalls;
+}
+
+void lend_client_open(struct core *c, uint32_t client)
+{
+	assert(!c->evict.lends.to[client].first);
+	c->evict.lends.to[client].recalls = 0;
 }
 
 void lend_client_dead(struct core *c, uint32_t client)
 {
 	struct lends *l = &c->evict.lends;
 
-	while (c->client[client].lend_first) {
-		const struct lend *at = &l->table[c->client[client].lend_first - 1];
+	while (c->evict.lends.to[client].first) {
+		const struct lend *at = &l->table[c->evict.lends.to[client].first - 1];
 
 		end(c, find(c, client, c->context[at->context], at->tier, at->slab));
 	}
@@ -293,7 +304,7 @@ uint64_t lend_of_others(const struct core *c, uint32_t at, uint32_t *tier)
 
 static void ask(struct core *c, uint32_t client)
 {
-	c->client[client].recalls++;
+	c->evict.lends.to[client].recalls++;
 	c->evict.lends.recalls++;
 }
 
@@ -301,14 +312,14 @@ static void ask(struct core *c, uint32_t client)
 void lend_context_closing(struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		if (c->client[i].lend_first && bit_get(c->client[i].attached, x->index))
+		if (c->evict.lends.to[i].first && bit_get(c->client[i].attached, x->index))
 			ask(c, i);
 }
 
 static void recall(struct core *c, struct context *x, uint32_t tier, uint64_t slab)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		if (c->client[i].lend_first && find(c, i, x, tier, slab))
+		if (c->evict.lends.to[i].first && find(c, i, x, tier, slab))
 			ask(c, i);
 }
 

@@ -11,8 +11,9 @@
 /* block.c */
 void block_leave_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
+uint32_t block_new(struct context *x, const uint8_t *key);
 void block_unnew(struct core *c, struct context *x, uint32_t slot);
+bool block_enter(struct core *c, struct context *x, uint32_t slot);
 void block_commit(struct core *c, struct context *x, uint32_t slot);
 void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
 void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
@@ -96,6 +97,8 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
 		  uint64_t to);
 bool retire_left(struct core *c, struct context *x, uint32_t page, uint32_t tier, uint64_t offset);
+void reclaim_client_open(struct core *c, uint32_t client);
+void reclaim_client_revoked(struct core *c, uint32_t client, uint32_t tiers);
 void reclaim_flush(struct core *c);
 void reclaim_now(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);
@@ -118,7 +121,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
 void evict_drain_logs(struct core *c);
-void evict_drain_client(struct core *c, struct client *k);
+void evict_drain_client(struct core *c, uint32_t client);
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
 bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
@@ -129,8 +132,9 @@ void evict_tick(struct core *c);
 /* lend.c */
 int lend_open(struct core *c);
 void lend_close(struct core *c);
+void lend_client_open(struct core *c, uint32_t client);
 void lend_client_dead(struct core *c, uint32_t client);
-/* The next of a client's; 0: it was the last (the first: client.lend_first). */
+/* The next of a client's; 0: it was the last (the first: lends.to). */
 uint32_t lend_next(const struct core *c, uint32_t at);
 /* Its bytes, if they count for its client's user: of a slab of another user's context. */
 uint64_t lend_of_others(const struct core *c, uint32_t at, uint32_t *tier);

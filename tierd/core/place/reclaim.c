@@ -35,12 +35,26 @@ _Static_assert(CORE_BATCHES_MAX * CORE_RETIRE_BATCH >> TABLE_BITS <= 32u, "place
 int reclaim_open(struct core *c)
 {
 	c->reclaim.scan.table = calloc((size_t)1 << TABLE_BITS, sizeof(*c->reclaim.scan.table));
-	return c->reclaim.scan.table ? 0 : -ENOMEM;
+	c->reclaim.readers = calloc(CORE_CLIENTS_MAX, sizeof(*c->reclaim.readers));
+	return c->reclaim.scan.table && c->reclaim.readers ? 0 : -ENOMEM;
 }
 
 void reclaim_close(struct core *c)
 {
 	free(c->reclaim.scan.table);
+	free(c->reclaim.readers);
+}
+
+void reclaim_client_open(struct core *c, uint32_t client)
+{
+	memset(&c->reclaim.readers[client], 0, sizeof(c->reclaim.readers[client]));
+}
+
+/* Its hazard words count no more there: those are places of memory that it does not see. */
+void reclaim_client_revoked(struct core *c, uint32_t client, uint32_t tiers)
+{
+	c->reclaim.readers[client].revoked |= tiers;
+	reclaim_now(c);
 }
 
 static struct context *place_context(const struct core *c, uint64_t place)
@@ -294,7 +308,7 @@ static void pass_begin(struct core *c)
 }
 
 /* A client reads the batch's i-th place: seen in ten slots of his, it counts once. */
-static void mark(struct core *c, struct client *k, struct core_batch *b, uint32_t i)
+static void mark(struct core *c, struct core_batch *b, uint32_t i)
 {
 	uint16_t client = (uint16_t)(c->reclaim.scan.client + 1);
 
@@ -303,11 +317,11 @@ static void mark(struct core *c, struct client *k, struct core_batch *b, uint32_
 	b->marked += b->held[i] != c->reclaim.scan.pass;
 	b->held[i] = c->reclaim.scan.pass;
 	b->seen_by[i] = client;
-	k->held[place_tier(b->place[i])] +=
-		page_stride(place_context(c, b->place[i]), b->page[i]);
+	account_hold(c, c->reclaim.scan.client, place_tier(b->place[i]),
+		     page_stride(place_context(c, b->place[i]), b->page[i]));
 }
 
-static void mark_place(struct core *c, struct client *k, uint64_t place)
+static void mark_place(struct core *c, uint64_t place)
 {
 	uint32_t i;
 
@@ -315,7 +329,7 @@ static void mark_place(struct core *c, struct client *k, uint64_t place)
 		struct core_batch *b = batch_of(c, entry, &i);
 
 		if (b->place[i] == place) {
-			mark(c, k, b, i);
+			mark(c, b, i);
 			return;
 		}
 		entry = b->chain[i];
@@ -323,13 +337,13 @@ static void mark_place(struct core *c, struct client *k, uint64_t place)
 }
 
 /* A context that the client has not opened protects nothing (H3, H4), nor what was taken back. */
-static bool is_attached(const struct client *k, uint64_t place)
+static bool is_attached(const struct core *c, uint32_t client, uint64_t place)
 {
 	uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
 
-	if (k->revoked >> place_tier(place) & 1)
+	if (c->reclaim.readers[client].revoked >> place_tier(place) & 1)
 		return false;
-	return context < ABI_CONTEXTS_MAX && bit_get(k->attached, context);
+	return context < ABI_CONTEXTS_MAX && bit_get(c->client[client].attached, context);
 }
 
 /*
@@ -355,9 +369,10 @@ static void look_at_era(const struct core *c, struct era *e, const struct abi_re
 }
 
 /* Of one reader, up to so many slots. Returns how many were looked at. */
-static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
+static uint32_t scan_reader(struct core *c, uint32_t client, uint32_t most)
 {
-	const struct abi_reader *r = &k->open.readers[c->reclaim.scan.reader];
+	struct readers *rs = &c->reclaim.readers[client];
+	const struct abi_reader *r = &c->client[client].open.readers[c->reclaim.scan.reader];
 	uint32_t high = atomic_load_acquire_u32(&r->high_water), begin = c->reclaim.scan.slot, end;
 
 	if (high > ABI_HAZARD_SLOTS)
@@ -366,35 +381,36 @@ static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
 	for (uint32_t i = begin; i < end; i++) {
 		uint64_t place = atomic_load_acquire_u64(&r->slot[i]);
 
-		if (place & ABI_HAZARD_VALID && is_attached(k, place))
-			mark_place(c, k, place);
+		if (place & ABI_HAZARD_VALID && is_attached(c, client, place))
+			mark_place(c, place);
 	}
 	if (end < high) {
 		c->reclaim.scan.slot = end;
 		return end - begin;
 	}
-	look_at_era(c, &k->era[c->reclaim.scan.reader], r);
+	look_at_era(c, &rs->era[c->reclaim.scan.reader], r);
 	c->reclaim.scan.reader++;
 	c->reclaim.scan.slot = 0;
 	return end > begin ? end - begin : 1;
 }
 
 /* The fence up to which none of the client's kernels reads what was unpublished. */
-static uint64_t kernels_clear(const struct client *k)
+static uint64_t kernels_clear(const struct core *c, uint32_t client)
 {
+	const struct era *e = c->reclaim.readers[client].era;
 	uint64_t clear = UINT64_MAX;
 
-	for (uint32_t r = 0; r < k->open.readers_max; r++)
-		if (k->era[r].fence && k->era[r].clear < clear) /* some kernel runs */
-			clear = k->era[r].clear;
+	for (uint32_t r = 0; r < c->client[client].open.readers_max; r++)
+		if (e[r].fence && e[r].clear < clear) /* some kernel runs */
+			clear = e[r].clear;
 	return clear;
 }
 
 /* What the client's kernels may read, up to so many places. Returns how many were looked at. */
-static uint32_t scan_kernels(struct core *c, struct client *k, uint32_t most)
+static uint32_t scan_kernels(struct core *c, uint32_t client, uint32_t most)
 {
 	struct scan *s = &c->reclaim.scan;
-	uint64_t clear = kernels_clear(k);
+	uint64_t clear = kernels_clear(c, client);
 	uint32_t items = 0;
 
 	if (clear == UINT64_MAX)
@@ -407,8 +423,8 @@ static uint32_t scan_kernels(struct core *c, struct client *k, uint32_t most)
 			s->slot = 0;
 			continue;
 		}
-		if (b->era[s->slot] > clear && is_attached(k, b->place[s->slot]))
-			mark(c, k, b, s->slot);
+		if (b->era[s->slot] > clear && is_attached(c, client, b->place[s->slot]))
+			mark(c, b, s->slot);
 		s->slot++;
 		items++;
 	}
@@ -424,15 +440,15 @@ void core_scan(struct core *c)
 		pass_begin(c);
 	while (s->client < c->clients_high && s->slots + items < SCAN_SLOTS) {
 		uint32_t most = SCAN_SLOTS - s->slots - items;
-		struct client *k = &c->client[s->client];
+		const struct client *k = &c->client[s->client];
 		bool reads = k->state == 1 || k->state == 2;
 
 		if (reads && s->reader < k->open.readers_max) {
-			items += scan_reader(c, k, most);
+			items += scan_reader(c, s->client, most);
 			continue;
 		}
 		if (reads && s->walk) {
-			items += scan_kernels(c, k, most);
+			items += scan_kernels(c, s->client, most);
 			continue;
 		}
 		s->client++;

@@ -23,7 +23,28 @@ struct scan {
 	struct core_batch *set; /* of the pass */
 };
 
+/*
+ * What a client's stream of kernels may still read (abi/hazard.h H4): nothing that was unpublished
+ * up to fence `clear`. At any time one snapshot of its era_begin is waited for: it was taken behind
+ * fence `fence`, and later ones ask for another.
+ */
+struct era {
+	uint64_t clear;
+	uint64_t fence; /* 0: none is waited for */
+	uint64_t begin;
+};
+
+/* What a client reads. */
+struct readers {
+	uint64_t access_seen[ABI_READERS_MAX];
+	struct era era[ABI_READERS_MAX];
+	uint32_t used;    /* those below have ever logged something */
+	uint32_t drain;   /* whose log is heard first next time */
+	uint32_t revoked; /* gone, and reads nothing in these tiers any more: a bit each */
+};
+
 struct reclaim {
+	struct readers *readers; /* [CORE_CLIENTS_MAX] */
 	struct core_batch *batch, *free;
 	struct core_batch *open;                              /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail; /* wait for another scan */
@@ -41,7 +62,13 @@ struct dropped {
 };
 
 /* Slabs that devices of clients have (lend.c). */
+struct lent {
+	uint32_t first;   /* slab that the client's devices have: 1 + its number */
+	uint64_t recalls; /* times that some of them were wanted back */
+};
+
 struct lends {
+	struct lent *to;    /* [CORE_CLIENTS_MAX] */
 	struct lend *table; /* [CORE_LENDS_MAX] */
 	uint32_t *bucket;   /* by hash: 1 + number */
 	uint32_t free, high; /* 1 + number; used ones lie below high */

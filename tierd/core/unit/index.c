@@ -136,9 +136,15 @@ void index_format(struct index *ix, void *memory, const struct abi_index_header 
 		.free_head = ABI_SLOT_NONE,
 	};
 	assert(header->buckets_max >= BUCKETS_FIRST);
-	for (uint32_t i = 0; i < BUCKETS_FIRST; i++)
+	index_widen(ix, BUCKETS_FIRST);
+}
+
+void index_widen(struct index *ix, uint64_t buckets)
+{
+	assert(buckets >= ix->header->bucket_count && buckets <= ix->header->buckets_max);
+	for (uint64_t i = ix->header->bucket_count; i < buckets; i++)
 		line_clear(&ix->bucket[i]);
-	atomic_store_release_u64(&ix->header->bucket_count, BUCKETS_FIRST);
+	atomic_store_release_u64(&ix->header->bucket_count, buckets);
 }
 
 /* ---- slots -------------------------------------------------------------------------------- */
@@ -259,7 +265,7 @@ static struct abi_bucket *chain_find(const struct index *ix, const struct chain 
 	return NULL;
 }
 
-/* An empty overflow line. Whoever strays into it came through a chain whose seq has changed. */
+/* An empty overflow line. Whoever comes into it came through a chain whose seq has changed. */
 static struct abi_bucket *overflow_get(struct index *ix)
 {
 	uint32_t line;
