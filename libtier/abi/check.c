@@ -136,6 +136,7 @@ SIZE(net_grant, 56);
 SIZE(net_pages, 40);
 SIZE(net_path, 48);
 SIZE(net_places, 56);
+SIZE(net_at, 48);
 SIZE(net_word, 32);
 SIZE(net_offer, 104);
 SIZE(net_far, 16);

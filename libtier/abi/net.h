@@ -11,6 +11,8 @@
  *                              <-      PAGES, bytes   layer by layer: CRCs, then the pages
  *                              <-      WHOLE          at last: it stood until then, or not (R1)
  *                              <-      END            instead: the grant ends early, and why
+ *                              <-      AT             in place of PAGES, where both have one pool
+ *   COPIED                 ->                         they were, from there; WHOLE comes behind
  *
  *   requester                          holder           where both have RDMA (tierd/net/verbs.h)
  *   PATH (queue pair)      ->  <-      PATH           its queue pair, or why there is none
@@ -88,6 +90,8 @@
 #define NET_STREAM 22u
 #define NET_LAYER 23u
 #define NET_READ 24u
+#define NET_AT 32u
+#define NET_COPIED 33u
 
 struct net_header {
 	uint32_t magic;
@@ -104,7 +108,8 @@ struct net_hello {
 	uint64_t incarnation; /* new at each start of tierd-net */
 	uint64_t features;    /* NET_RDMA */
 	char name[NET_NAME_BYTES];
-	uint8_t reserved[32];
+	uint64_t pool; /* what this host has mapped (tierd/net/pool.h); 0 = none */
+	uint8_t reserved[24];
 }; /* 128 bytes */
 
 struct net_probe {
@@ -181,6 +186,13 @@ struct net_places {
 	/* count CRCs, 4 bytes each */
 }; /* 56 bytes */
 
+/* A frame whose pages lie in the pool, one after another, from there on. */
+struct net_at {
+	struct net_pages pages;
+	uint64_t offset;
+	/* pages.count CRCs, 4 bytes each */
+}; /* 48 bytes */
+
 /* What the sender holds, or has not any more; none: it is there. */
 struct net_hold {
 	struct net_header header;
@@ -231,13 +243,13 @@ struct net_offer {
 /*
  * END, WHOLE. READ: id is the PLACES' number, error 0 or why it could not be read. TAKEN: 0,
  * -EBUSY too much is taken, -EACCES this is no box, -ENOENT, -ESTALE. LAYER: id is how many are
- * ready, error 0.
+ * ready, error 0. COPIED: error 0.
  */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
 	int32_t error; /* WHOLE: 0, or -ESTALE, -ETIMEDOUT: it did not stand */
-	uint32_t reserved;
+	uint32_t number; /* COPIED: of the grant's AT so far; else 0 */
 }; /* 32 bytes */
 
 #define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */

@@ -31,10 +31,13 @@ struct net_form net_form(uint16_t type)
 		return (struct net_form){ sizeof(struct net_path), 0, 0 };
 	case NET_PLACES:
 		return (struct net_form){ sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX };
+	case NET_AT:
+		return (struct net_form){ sizeof(struct net_at), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
 	case NET_WHOLE:
 	case NET_READ:
 	case NET_LAYER:
+	case NET_COPIED:
 	case NET_TAKEN:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_HOLD:
@@ -82,7 +85,8 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_ask, count);
 		break;
 	case NET_PAGES:
-	case NET_PLACES: /* begins with one */
+	case NET_PLACES: /* both begin with one */
+	case NET_AT:
 		at = offsetof(struct net_pages, count);
 		break;
 	case NET_HOLD:
@@ -198,7 +202,8 @@ static bool members_good(uint16_t type, const void *m)
 		return error_good(((const struct net_grant *)m)->error) &&
 		       !((const struct net_grant *)m)->reserved;
 	case NET_PAGES:
-	case NET_PLACES: /* begins with one */
+	case NET_PLACES: /* both begin with one */
+	case NET_AT:
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_PATH:
 		return path_good(m);
@@ -206,12 +211,13 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_WHOLE:
 	case NET_READ:
 	case NET_TAKEN:
-		return error_good(word->error) && !word->reserved;
+		return error_good(word->error) && !word->number;
 	case NET_OFFER: /* a prefix that no engine could ask for is none */
 		return ((const struct net_offer *)m)->count > 0 &&
 		       ((const struct net_offer *)m)->depth <= NET_LOCAL_KEYS_MAX - NET_OFFER_KEYS;
 	case NET_LAYER:
-		return !word->error && !word->reserved;
+	case NET_COPIED:
+		return !word->error && !word->number == (type == NET_LAYER);
 	case NET_HOLD:
 	case NET_FIND:
 	case NET_HELD:

@@ -8,13 +8,16 @@
  * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
  * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
  * takes of one host's offers no more than its part. Of frames that lie to be read a READ frees the
- * oldest one, and no other.
+ * oldest one, and no other. A pool's header that is taken has all extents within the device; what a
+ * host is told of lies in one extent of who told it.
  */
 #include <errno.h>
 
 #include "tests/fuzz/fuzz.h"
 #include "tierd/net/box.h"
+#include "libtier/base/crc32c.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/pool.h"
 
 #define LAYERS 3u
 #define PAGES 7u
@@ -119,6 +122,43 @@ static void box(struct ends *e, const void *m, uint16_t type)
 			   out.offer.m.count <= NET_OFFER_KEYS);
 }
 
+#define POOL_EXTENT 4096u
+
+static void pool(const void *m, uint16_t type)
+{
+	struct pool_extent extent[3] = { { .incarnation = 1 }, { .incarnation = 5 } };
+	struct pool p = { .extent = extent };
+	const struct net_at *at = m;
+	uint64_t from = POOL_FIRST + POOL_EXTENT;
+
+	if (type != NET_AT)
+		return;
+	pool_format(&p.header, 9, POOL_FIRST + 3 * POOL_EXTENT, POOL_EXTENT, 512);
+	if (pool_within(&p, 5, at->offset, at->pages.bytes) == 0)
+		FUZZ_CHECK(at->offset >= from && at->offset < from + POOL_EXTENT &&
+			   at->pages.bytes <= from + POOL_EXTENT - at->offset);
+}
+
+/* As a host would leave it that means harm: its CRC is right. */
+static void pool_header(const struct fuzz_input *in)
+{
+	struct pool_header h;
+	uint64_t bytes;
+
+	if (in->left < sizeof(h))
+		return;
+	memcpy(&h, in->at, sizeof(h));
+	h.magic = POOL_MAGIC;
+	h.version = POOL_VERSION;
+	bytes = h.bytes;
+	h.crc = crc32c(0, &h, offsetof(struct pool_header, crc));
+	if (pool_judge(&h, bytes))
+		return;
+	FUZZ_CHECK(h.extents > 0 && h.extents <= POOL_EXTENTS_MAX && bytes > POOL_FIRST);
+	FUZZ_CHECK(h.place_bytes > 0 && h.place_bytes <= h.extent_bytes);
+	FUZZ_CHECK(h.extent_bytes <= (bytes - POOL_FIRST) / h.extents);
+}
+
 /* The requester's end; an error ends the connection, which then is a new one. */
 static void requester(struct ends *e, const void *m, uint16_t type)
 {
@@ -130,12 +170,14 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 		rc = pull_granted(&e->pull, m);
 	else if (type == NET_PAGES || type == NET_PLACES) /* a PLACES begins with one */
 		rc = pull_pages(&e->pull, m, &at);
+	else if (type == NET_AT)
+		rc = pull_at(&e->pull, m, e->now, &at);
 	else if (type == NET_END)
 		rc = pull_ended(&e->pull, m);
 	else if (type == NET_WHOLE)
 		rc = pull_whole(&e->pull, m, e->now);
-	FUZZ_CHECK(rc == 0 || rc == -EPROTO);
-	if ((type == NET_PAGES || type == NET_PLACES) && rc == 0) {
+	FUZZ_CHECK(rc == 0 || rc == -EPROTO || (type == NET_AT && rc == -ETIMEDOUT));
+	if ((type == NET_PAGES || type == NET_PLACES || type == NET_AT) && rc == 0) {
 		FUZZ_CHECK(at.layer < LAYERS);
 		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
 			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
@@ -171,15 +213,38 @@ static void window(struct ends *e, const void *m, uint16_t type)
 	FUZZ_CHECK(e->window.count <= NET_PLACES_MAX);
 }
 
+static void end_if_over(struct ends *e)
+{
+	struct net_word word;
+
+	if (serve_over(&e->serve))
+		serve_whole(&e->serve, true, &word, e->now);
+}
+
+/* Each frame is said to be copied once, in order; only then is the grant over. */
+static void copied(struct ends *e, const struct net_word *m)
+{
+	uint32_t before = e->serve.copied;
+	bool due = e->serve.state == SERVE_SENT && before < e->serve.told &&
+		   m->number == before + 1;
+	int rc = serve_copied(&e->serve, m);
+
+	FUZZ_CHECK(rc == (due ? 0 : -EPROTO));
+	FUZZ_CHECK(e->serve.copied == before + (rc == 0));
+	end_if_over(e);
+}
+
 /* The holder's: whatever is asked, it sends the pages of what it granted and no others. */
 static void holder(struct ends *e, const void *m, uint16_t type)
 {
 	struct net_grant grant = { .error = 0 };
 	struct net_pages frame;
-	struct net_word word;
+	struct net_at told;
 	struct cursor at;
 	uint64_t sent = 0;
 
+	if (type == NET_COPIED)
+		copied(e, m);
 	if (type != NET_ASK || e->serve.state != SERVE_FREE)
 		return;
 	e->serve.blocks = ((const struct net_ask *)m)->count % 5;
@@ -188,11 +253,13 @@ static void holder(struct ends *e, const void *m, uint16_t type)
 	serve_grant(&e->serve, m, &shape, &grant, e->now);
 	while (e->serve.state == SERVE_PAGES) {
 		serve_frame(&e->serve, &frame, &at);
+		if (((const struct net_ask *)m)->klass % 2)
+			serve_at(&e->serve, &frame, POOL_FIRST, &told);
 		sent += frame.count;
 	}
+	FUZZ_CHECK(e->serve.told == 0 || !serve_over(&e->serve));
 	FUZZ_CHECK(sent == (uint64_t)PAGES * grant.blocks);
-	if (e->serve.state == SERVE_SENT)
-		serve_whole(&e->serve, true, &word, e->now);
+	end_if_over(e);
 }
 
 void fuzz_one(struct fuzz_input *in)
@@ -203,6 +270,7 @@ void fuzz_one(struct fuzz_input *in)
 	e.homes = (struct homes){ .slot = e.slot, .room = 32 };
 	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
 	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
+	pool_header(in);
 	while (in->left) {
 		/* Memory of exactly that size: a byte read beyond is found. */
 		uint8_t *bytes = malloc(in->left);
@@ -225,6 +293,7 @@ void fuzz_one(struct fuzz_input *in)
 		home(&e, bytes, type);
 		box(&e, bytes, type);
 		window(&e, bytes, type);
+		pool(bytes, type);
 		free(bytes);
 		in->at += length;
 		in->left -= (size_t)length;
@@ -277,6 +346,27 @@ static void put_places(struct fuzz_seed *s)
 	put(s, &word, NET_READ, 0);
 }
 
+/* A pull of one block by the pool, and a grant of one: what is copied of it. */
+static void put_pool(struct fuzz_seed *s)
+{
+	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 7 * 512 };
+	struct net_at at[] = { { .pages = { .id = 1, .layer = 0, .count = 2, .bytes = 1024 },
+				 .offset = POOL_FIRST + POOL_EXTENT },
+			       { .pages = { .id = 1, .layer = 2, .count = 5, .bytes = 5 * 512 },
+				 .offset = POOL_FIRST + POOL_EXTENT + 1024 } };
+	struct net_ask ask = { .id = 1, .count = 2, .wait_ns = 100, .klass = 1 };
+	struct net_word whole = { .id = 1 }, copied = { .id = 1 };
+
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &at[0], NET_AT, 2);
+	put(s, &at[1], NET_AT, 5);
+	put(s, &whole, NET_WHOLE, 0);
+	put(s, &ask, NET_ASK, 2);
+	for (copied.number = 1; copied.number < 4; copied.number++)
+		put(s, &copied, NET_COPIED, 0);
+}
+
 void fuzz_seeds(void)
 {
 	static struct fuzz_seed s;
@@ -320,6 +410,8 @@ void fuzz_seeds(void)
 	fuzz_seed_end(&s, "pull");
 	put_places(&s);
 	fuzz_seed_end(&s, "places");
+	put_pool(&s);
+	fuzz_seed_end(&s, "pool");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);
 	put(&s, &want, NET_STREAM, 1);

@@ -3,7 +3,7 @@
 # they are skipped.
 # SPDX-License-Identifier: Apache-2.0
 
-MODELS := lease put clean era event
+MODELS := lease put clean era event pool
 EXTRA_TESTS += $(MODELS:%=tests/model/%.sh)
 
 .PHONY: model

@@ -75,4 +75,29 @@ PLANTS = {
         "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",
         "(void)was; (void)is; return false;"),
     "a-home-takes-nothing": ("proto_homes.c", "else if (one.tag)", "else if (0)"),
+    # a CXL pool
+    "pool-not-flushed": ("proto_pool.c", "case POOL_STORE: return POOL_FLUSH;",
+                         "case POOL_STORE: return POOL_TELL;"),
+    "pool-not-dropped": ("proto_pool.c", "case POOL_BEGIN: return POOL_DROP;",
+                         "case POOL_BEGIN: return POOL_LOAD;"),
+    "pool-told-before-flush": (
+        "proto_pool.c", "case POOL_STORE: return POOL_FLUSH; case POOL_FLUSH: return POOL_TELL;",
+        "case POOL_STORE: return POOL_TELL; case POOL_TELL: return POOL_FLUSH;"),
+    "pool-used-again-before-copied": (
+        "proto_pool.c", "p->place[i].offset == offset && !lapsed(&p->place[i], now_ns)", "0"),
+    "pool-lapses-without-margin": (
+        "proto_pool.c", ".until_ns = s->ends_ns + lasts_ns / 32 + 1", ".until_ns = s->ends_ns"),
+    "pool-taken-early": ("proto_pool.c", "x->from_ns = now_ns + rest_ns + rest_ns / 32;",
+                         "(void)rest_ns; x->from_ns = now_ns;"),
+    "pool-taken-from-the-living": (
+        "proto_pool.c", "x->dead = !member_stands(seen, r);", "(void)seen; x->dead = true;"),
+    "pool-stored-without-a-lease": (
+        "proto_pool.c", "&& now_ns >= x->from_ns && now_ns < lease_ns;",
+        "&& now_ns >= x->from_ns; (void)lease_ns;"),
+    "pool-owned-by-a-record-before": (
+        "proto_pool.c", "&& p->entered && x->entered == p->entered", ""),
+    "pool-place-freed-by-another": (
+        "proto_pool.c", "at->offset && at->grant == grant &&",
+        "at->offset && (grant || !grant) &&"),
+    "pool-copied-counted-twice": ("proto.c", "|| m->number != s->copied + 1", ""),
 }

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtier/base/crc32c.h"
 #include "tests/lib/unit.h"
 #include "tierd/net/agree.h"
-#include "tierd/net/proto.h"
+#include "tierd/net/pool.h"
 
 #define MS 1000000ull
 #define LAYERS 4u
@@ -538,6 +539,130 @@ static void test_a_message_that_is_none_is_refused(void **state)
 	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
 }
 
+/* ---- a CXL pool ------------------------------------------------------------------------------ */
+
+#define POOL_EXTENTS 3u
+#define POOL_BYTES (POOL_FIRST + POOL_EXTENTS * 65536u)
+
+static void test_a_header_is_judged(void **state)
+{
+	static const struct {
+		size_t at;
+		const char *what;
+	} wrong[] = {
+		{ offsetof(struct pool_header, magic), "formatted" },
+		{ offsetof(struct pool_header, version), "version" },
+		{ offsetof(struct pool_header, extents), "damaged" },
+		{ offsetof(struct pool_header, id), "damaged" },
+		{ offsetof(struct pool_header, reserved), "damaged" },
+		{ offsetof(struct pool_header, crc), "damaged" },
+	};
+	struct pool_header h;
+
+	(void)state;
+	pool_format(&h, 9, POOL_BYTES, 65536, 8192);
+	assert_int_equal(h.extents, POOL_EXTENTS);
+	assert_null(pool_judge(&h, POOL_BYTES));
+	assert_non_null(strstr(pool_judge(&h, POOL_BYTES + 1), "another size"));
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		((uint8_t *)&h)[wrong[i].at] ^= 1;
+		assert_non_null(strstr(pool_judge(&h, POOL_BYTES), wrong[i].what));
+		((uint8_t *)&h)[wrong[i].at] ^= 1;
+	}
+	/* A host that means harm makes the CRC anew. */
+	for (uint32_t i = 0; i < 6; i++) {
+		pool_format(&h, 9, POOL_BYTES, 65536, 8192);
+		if (i < 3)
+			pool_format(&h, i == 0 ? 0 : 9, POOL_BYTES, i == 1 ? 65537 : 65536,
+				    i == 2 ? 65537 : 8192);
+		h.extents += i == 3;
+		h.extent_bytes <<= i == 4 ? 48 : 0;
+		h.place_bytes = i == 5 ? 0 : h.place_bytes;
+		h.crc = crc32c(0, &h, offsetof(struct pool_header, crc));
+		assert_non_null(strstr(pool_judge(&h, POOL_BYTES), "cannot be"));
+	}
+}
+
+static void test_a_place_lies_in_one_extent_of_who_told_of_it(void **state)
+{
+	struct pool_extent extent[POOL_EXTENTS] = { { .incarnation = 5 }, { .incarnation = 7 } };
+	struct pool p = { .extent = extent };
+	const struct {
+		uint64_t incarnation, offset;
+		uint32_t bytes;
+		int rc;
+	} cases[] = {
+		{ 5, POOL_FIRST, 65536, 0 },
+		{ 5, POOL_FIRST, 65537, -ESTALE },
+		{ 5, POOL_FIRST + 64, 65536, -ESTALE },
+		{ 5, POOL_FIRST + 1, 10, -ESTALE },
+		{ 5, 0, 10, -ESTALE },
+		{ 5, POOL_FIRST + 65536, 10, -ESTALE }, /* another one's */
+		{ 7, POOL_FIRST + 65536, 10, 0 },
+		{ 0, POOL_FIRST + 2 * 65536, 10, -ESTALE }, /* nobody's */
+		{ 7, POOL_FIRST + 3 * 65536, 10, -ESTALE }, /* behind the last one */
+		{ 7, UINT64_MAX - 63, 10, -ESTALE },
+	};
+
+	(void)state;
+	pool_format(&p.header, 9, POOL_BYTES, 65536, 8192);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(pool_within(&p, cases[i].incarnation, cases[i].offset,
+					     cases[i].bytes), cases[i].rc);
+}
+
+static void test_a_grant_is_whole_when_all_was_copied_and_kept(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		struct world *w = begin(5, 5);
+		struct net_pages frame;
+		struct net_word m, word;
+		struct net_at told;
+		struct cursor at;
+
+		assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+		while (w->serve.state == SERVE_PAGES) {
+			serve_frame(&w->serve, &frame, &at);
+			serve_at(&w->serve, &frame, POOL_FIRST, &told);
+			assert_int_equal(net_check(&told, sizeof(told)), 0); /* its CRCs lack */
+			assert_int_equal(pull_at(&w->pull, &told, 1, &at), 0);
+			pull_copied(&w->pull, &m);
+			assert_int_equal(net_check(&m, sizeof(m)), sizeof(m));
+			assert_false(serve_over(&w->serve));
+			m.number += i == 2; /* another frame than the oldest one */
+			assert_int_equal(serve_copied(&w->serve, &m), i == 2 ? -EPROTO : 0);
+			serve_kept(&w->serve, i == 0 || w->serve.copied != 1);
+			assert_int_equal(serve_copied(&w->serve, &m), -EPROTO); /* twice */
+			if (i == 2)
+				break;
+		}
+		assert_int_equal(serve_over(&w->serve), i != 2);
+		if (i != 2) {
+			serve_whole(&w->serve, true, &word, 1);
+			assert_int_equal(word.error, i == 0 ? 0 : -ESTALE);
+			assert_int_equal(pull_whole(&w->pull, &word, 1), 0);
+			assert_int_equal(w->pull.state, i == 0 ? PULL_WHOLE : PULL_OVER);
+		}
+		end(w);
+	}
+}
+
+static void test_nothing_is_copied_behind_a_grants_end(void **state)
+{
+	struct world *w = begin(5, 5);
+	struct net_pages frame;
+	struct net_at told;
+	struct cursor at;
+
+	(void)state;
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	serve_frame(&w->serve, &frame, &at);
+	serve_at(&w->serve, &frame, POOL_FIRST, &told);
+	assert_int_equal(pull_at(&w->pull, &told, w->pull.ends_ns, &at), -ETIMEDOUT);
+	end(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -559,6 +684,10 @@ int main(void)
 		cmocka_unit_test(test_a_message_is_as_long_as_it_says),
 		cmocka_unit_test(test_names_are_judged),
 		cmocka_unit_test(test_a_message_that_is_none_is_refused),
+		cmocka_unit_test(test_a_header_is_judged),
+		cmocka_unit_test(test_a_place_lies_in_one_extent_of_who_told_of_it),
+		cmocka_unit_test(test_a_grant_is_whole_when_all_was_copied_and_kept),
+		cmocka_unit_test(test_nothing_is_copied_behind_a_grants_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

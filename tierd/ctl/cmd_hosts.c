@@ -166,6 +166,17 @@ static void show_homes(const json_t *homes)
 		       ctl_count(b, homes, "probes_per_s"));
 }
 
+static void show_pool(const json_t *pool)
+{
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL], e[CTL_CELL];
+
+	if (json_is_object(pool))
+		printf("pool %s: %s of %s extents are ours; %s in, %s out by it\n",
+		       ctl_text(a, pool, "device"), ctl_count(b, pool, "ours"),
+		       ctl_count(c, pool, "extents"), ctl_bytes_short(d, pool, "bytes_in"),
+		       ctl_bytes_short(e, pool, "bytes_out"));
+}
+
 static int show(const json_t *answer, uint32_t terminal)
 {
 	const json_t *contexts = json_at(answer, "contexts");
@@ -194,6 +205,7 @@ static int show(const json_t *answer, uint32_t terminal)
 			       ", with some" : "");
 	printf("%s\n", json_array_size(contexts) ? "" : " nothing; tierctl context share NAME");
 	show_homes(json_at(answer, "homes"));
+	show_pool(json_at(answer, "pool"));
 	return show_peers(answer, terminal);
 }
 

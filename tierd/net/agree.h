@@ -62,6 +62,9 @@ enum agree_do {
 	AGREE_APPLIED, /* read applied/DIGEST/, of all hosts */
 	AGREE_MEMBERS, /* read member/: mod of ours, and whether it is as it should be */
 	AGREE_ENTER,   /* write ours, under our lease */
+	AGREE_POOL_READ,  /* member/ and the pool's owners, of one moment (pool.h) */
+	AGREE_POOL_CLAIM, /* write that extent `first` is ours; epoch: our record's revision,
+			     last: for how long it rests */
 	AGREE_DONE,
 	AGREE_AWAY, /* etcd does not answer, or others are always first */
 };
@@ -81,12 +84,16 @@ struct agree_record {
 	int64_t mod;
 };
 
+struct pool;
+struct pool_seen;
+
 struct agree_answer {
 	int error;   /* -EAGAIN nobody answered; -ESTALE the condition does not hold */
 	int64_t mod; /* of the record read or written */
 	bool right;  /* MEMBERS */
 	const struct agree_record *record;
 	uint32_t count;
+	const struct pool_seen *pool; /* POOL_READ, POOL_CLAIM */
 };
 
 /* What we said under applied/. */
@@ -100,6 +107,7 @@ struct agree_told {
 struct agree {
 	uint64_t lease_ns;
 	uint64_t until_ns; /* strict contexts are shared until then */
+	struct pool *pool; /* NULL: there is none */
 	bool leased;
 	struct agree_told told[AGREE_SHARES_MAX];
 	/* of this turn */

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/net/conn.h"
@@ -374,8 +375,10 @@ static int send_hello(struct conn *c, const struct conn_self *self, uint64_t dea
 			    .length = sizeof(m) },
 		.incarnation = self->incarnation,
 		.features = self->features,
+		.pool = atomic_load_relaxed_u64(&self->pool),
 	};
 
+	c->own_pool = m.pool;
 	memcpy(m.name, self->name, strlen(self->name));
 	return conn_send_message(c, &m.header, deadline_ns);
 }
@@ -394,6 +397,7 @@ static int take_hello(struct conn *c, uint64_t deadline_ns)
 	memcpy(c->peer, m->name, sizeof(c->peer));
 	c->incarnation = m->incarnation;
 	c->features = m->features;
+	c->pool = m->pool;
 	return 0;
 }
 

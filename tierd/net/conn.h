@@ -25,6 +25,8 @@ struct conn {
 	uint64_t incarnation;
 	uint64_t features; /* NET_RDMA */
 	struct verbs *verbs; /* NULL = bytes go by the connection itself */
+	uint64_t pool;    /* what it has mapped (pool.h); 0 = none */
+	uint64_t own_pool; /* what we told it that we have */
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
 	bool used;        /* has answered before: it may have gone stale in the pool */
 	struct conn_self *self; /* NULL = local */
@@ -41,6 +43,7 @@ struct conn_self {
 	uint64_t incarnation;
 	uint64_t features;
 	void (*verbs_close)(struct verbs *v); /* what ends a connection's verbs */
+	uint64_t pool; /* while etcd tells whose its extents are; atomic */
 	int stop; /* an eventfd: readable once the process ends */
 	struct lock lock; /* the last one that is taken */
 	SSL_CTX *tls GUARDED_BY(lock); /* NULL = bare */

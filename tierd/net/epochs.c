@@ -251,6 +251,8 @@ static void perform(struct caller *r, const struct agree_call *c)
 		r->answer.error = read_all(r, c, etcd_range(r->e, "context/"));
 	else if (c->what == AGREE_MEMBERS)
 		r->answer.error = etcd_members(r->e, r->n, &r->answer);
+	else if (c->what == AGREE_POOL_READ || c->what == AGREE_POOL_CLAIM)
+		r->answer.error = pool_agree(r->e, r->n, c, &r->answer);
 	else if (c->what == AGREE_ENTER)
 		r->answer.error = etcd_enter(r->e, r->n, &r->answer.mod);
 	else

@@ -42,6 +42,10 @@ int etcd_members(struct etcd *e, struct node *n, struct agree_answer *out);
 /* Write it. */
 int etcd_enter(struct etcd *e, const struct node *n, int64_t *mod);
 
+/* pool.c: POOL_READ, POOL_CLAIM. */
+int pool_agree(struct etcd *e, struct node *n, const struct agree_call *c,
+	       struct agree_answer *out);
+
 /* A turn of agree.h: false: etcd is away. */
 bool epochs_turn(struct etcd *e, struct node *n);
 

@@ -29,6 +29,7 @@ struct grant {
 	uint64_t begun_ns, until_ns;
 	uint32_t blocks, klass;
 	uint32_t stream_from; /* the stream's first layer */
+	uint64_t in_pool;     /* its number there */
 	bool cold; /* all of it was on NVMe: it tells how fast that is */
 	bool placed; /* its frames lie in the window, to be read from there */
 	int error;   /* it ends early, behind what lies there */
@@ -305,6 +306,9 @@ static int tell_place(struct holder *h, struct grant *g, uint32_t place)
 
 static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
 {
+	const struct pool_frame f = { .serve = &g->serve, .grant = &g->in_pool, .m = &h->frame.m,
+				      .crc = h->frame.crc, .page = h->iov + 1,
+				      .until_ns = g->until_ns };
 	uint32_t count = h->frame.m.count, block, place = 0;
 	uint8_t *to = NULL;
 	int rc = 0;
@@ -328,9 +332,12 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
 	for (uint32_t i = 0; i < count && !rc; i++)
 		rc = tier_lease_check(&h->lease[i]);
-	if (!rc)
-		rc = g->placed ? tell_place(h, g, place) :
-				 conn_send(h->c, h->iov, count + 1, g->until_ns);
+	if (!rc && g->placed)
+		rc = tell_place(h, g, place);
+	else if (!rc) /* what lies in the pool all can read who have it */
+		rc = g->share->names ? -EAGAIN : pool_send(h->n, h->c, &f);
+	if (rc == -EAGAIN)
+		rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
 	tier_release_many(h->reader, h->lease, count);
 	return rc;
 }
@@ -347,12 +354,13 @@ static void count_out(struct holder *h, const struct grant *g, uint64_t bytes, b
 						     (double)took);
 }
 
-/* Behind the last page, and behind the last that lies to be read: WHOLE, or END. */
+/* Behind the last page, and behind the last that lies to be read, here or in the pool: WHOLE; or
+ * END. */
 static int last_word(struct holder *h, struct grant *g)
 {
 	struct net_word word;
 
-	if (window_has(&h->window, g->serve.id) || (!g->error && g->serve.state != SERVE_SENT))
+	if (window_has(&h->window, g->serve.id) || (!g->error && !serve_over(&g->serve)))
 		return 0;
 	if (g->error)
 		serve_end(&g->serve, g->error, &word);
@@ -360,6 +368,24 @@ static int last_word(struct holder *h, struct grant *g)
 		serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
 	grant_end(h, g);
 	return conn_send_message(h->c, &word.header, time_now_ns() + ANSWER_NS);
+}
+
+/* Of a grant that has ended meanwhile: nothing. */
+static int take_copied(struct holder *h, const struct net_word *m)
+{
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		struct grant *g = &h->grant[i];
+		int rc;
+
+		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
+			continue;
+		rc = serve_copied(&g->serve, m);
+		if (rc)
+			return rc;
+		serve_kept(&g->serve, pool_was_kept(h->n, g->in_pool));
+		return last_word(h, g);
+	}
+	return 0;
 }
 
 /* The next frame of a grant, and the last word behind the last. */
@@ -478,6 +504,8 @@ static int answer(struct holder *h)
 		return answer_path(h, m);
 	case NET_READ:
 		return answer_read(h, m);
+	case NET_COPIED:
+		return take_copied(h, m);
 	default:
 		return -EPROTO;
 	}

@@ -280,6 +280,7 @@ static json_t *describe(struct node *n, const struct ucred *who)
 					       (json_int_t)verbs_pinned(n->rdma)));
 	json_object_set_new(d, "contexts", share_list(n, who));
 	json_object_set_new(d, "homes", home_list(n));
+	json_object_set_new(d, "pool", pool_list(n));
 	json_object_set_new(d, "peers", members_list(n));
 	return d;
 }

@@ -29,8 +29,9 @@
 
 static struct node node = {
 	.config = { .fleet = "default", .lease_ns = 5 * NS_PER_S, .staging_bytes = 64 << 20,
-		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20,
-		    .pullers = 4, .ask_all = NET_HOLDERS_MAX },
+		    .streams_bytes = 256 << 20, .rdma_bytes = 256 << 20, .pullers = 4,
+		    .ask_all = NET_HOLDERS_MAX, .pool_grant_ns = 30 * NS_PER_S,
+		    .pool_extent_bytes = 16 << 20 },
 	.shares = LOCK_INIT, .peers_lock = LOCK_INIT, .pool = LOCK_INIT, .pullers_lock = LOCK_INIT,
 	.homes_lock = LOCK_INIT, .box_lock = LOCK_INIT, .self.lock = LOCK_INIT,
 };
@@ -58,11 +59,16 @@ static const char *const usage =
 	"      --rdma DEVICE       pages by RDMA READ, not encrypted: trusted networks only\n"
 	"      --rdma-memory SIZE  registered for it, all together (256MiB)\n"
 	"      --box NAME          the host that keeps what the others store; the same on all\n"
+	"      --pool DEVICE       a CXL pool that the others have, too; wants --etcd\n"
+	"      --pool-grant TIME   the longest grant that goes by it, the same on all (30s)\n"
+	"      --pool-extent SIZE  what each host owns parts of, when one is made (16MiB)\n"
+	"      --pool-format DEVICE  make one, and end\n"
 	"  -h, --help; -V, --version\n\n"
 	"man tierd-net tells more.\n";
 
 enum { OPT_NO_TLS = 256, OPT_PEERS, OPT_FLEET, OPT_LEASE, OPT_STATE, OPT_STAGING, OPT_PULLERS,
-	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_RDMA, OPT_RDMA_MEMORY };
+	OPT_ASK_ALL, OPT_STREAMS, OPT_BOX, OPT_RDMA, OPT_RDMA_MEMORY, OPT_POOL, OPT_POOL_GRANT,
+	OPT_POOL_EXTENT, OPT_POOL_FORMAT };
 
 static const struct option options[] = {
 	{ "name", 1, NULL, 'n' },	     { "listen", 1, NULL, 'l' },
@@ -75,6 +81,10 @@ static const struct option options[] = {
 	{ "ask-all", 1, NULL, OPT_ASK_ALL },   { "streams", 1, NULL, OPT_STREAMS },
 	{ "box", 1, NULL, OPT_BOX },	     { "rdma", 1, NULL, OPT_RDMA },
 	{ "rdma-memory", 1, NULL, OPT_RDMA_MEMORY },
+	{ "pool", 1, NULL, OPT_POOL },
+	{ "pool-grant", 1, NULL, OPT_POOL_GRANT },
+	{ "pool-extent", 1, NULL, OPT_POOL_EXTENT },
+	{ "pool-format", 1, NULL, OPT_POOL_FORMAT },
 	{ "help", 0, NULL, 'h' },	     { "version", 0, NULL, 'V' },
 	{ 0 },
 };
@@ -149,6 +159,15 @@ static int set_number(int c, const char *text)
 		return units_parse_ns(text, &o->lease_ns) || o->lease_ns < NS_PER_S ||
 				       o->lease_ns > 600 * NS_PER_S ?
 			       wrong("a lease is 1s to 10min, not ", text) : 0;
+	if (c == OPT_POOL_GRANT)
+		return units_parse_ns(text, &o->pool_grant_ns) ||
+				       o->pool_grant_ns > 60 * NS_PER_S ?
+			       wrong("a grant by the pool is 60s at most, not ", text) : 0;
+	if (c == OPT_POOL_EXTENT)
+		return units_parse_bytes(text, &o->pool_extent_bytes) ||
+				       o->pool_extent_bytes < 2 << 20 ||
+				       o->pool_extent_bytes % 4096 ?
+			       wrong("an extent is 2MiB or more, not ", text) : 0;
 	if (c == OPT_STAGING)
 		return units_parse_bytes(text, &o->staging_bytes) || o->staging_bytes < 1 << 20 ?
 			       wrong("staging is 1MiB or more, not ", text) : 0;
@@ -198,6 +217,8 @@ static int set_option(int c, const char *text, bool *bare)
 			      text);
 	case OPT_BOX:
 		return set_name(o->box, text);
+	case OPT_POOL:
+		return set_text(o->pool, sizeof(o->pool), text);
 	case 's':
 		return set_text(o->socket, sizeof(o->socket), text);
 	case OPT_STATE:
@@ -230,6 +251,8 @@ static int parse(int argc, char **argv)
 			exit(fputs(usage, stdout) < 0);
 		if (c == 'V')
 			exit(printf("tierd-net %s\n", tier_version()) < 0);
+		if (c == OPT_POOL_FORMAT)
+			exit(pool_make(optarg, node.config.pool_extent_bytes) ? 1 : 0);
 		if (c == '?' || c == ':')
 			return wrong(c == ':' ? "a value is missing behind " : "no option ",
 				     argv[optind - 1]);
@@ -243,6 +266,8 @@ static int parse(int argc, char **argv)
 		return wrong("--name and --listen must be given", "");
 	if (!o->tls[0] == !bare)
 		return wrong("one of --tls DIR and --no-tls must be given", "");
+	if (o->pool[0] && !o->etcd[0])
+		return wrong("who owns what of a pool is agreed on by --etcd", "");
 	if (!o->advertise[0])
 		memcpy(o->advertise, o->listen, sizeof(o->advertise));
 	return o->socket[0] ? 0 : default_socket(o->socket, sizeof(o->socket));
@@ -487,6 +512,8 @@ static int run(int signals)
 	pthread_t thread[3];
 	int rc = load_tls(false);
 
+	if (rc == 0)
+		rc = pool_open(&node);
 	if (rc == 0)
 		rc = start_tier();
 	if (rc == 0)

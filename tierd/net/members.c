@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
 #include "tierd/net/etcd.h"
@@ -41,7 +42,9 @@ static bool current(struct node *n, uint32_t i, const struct conn *c)
 {
 	struct peer p = copy_of(n, i);
 
-	return p.state != PEER_FREE && conn_newest(c) && strcmp(p.name, c->peer) == 0 &&
+	return p.state != PEER_FREE && conn_newest(c) &&
+	       c->own_pool == atomic_load_relaxed_u64(&n->self.pool) &&
+	       strcmp(p.name, c->peer) == 0 &&
 	       (!p.incarnation || p.incarnation == c->incarnation);
 }
 
@@ -348,6 +351,7 @@ static void turn(struct etcd *e, struct node *n, bool *away)
 {
 	bool here = epochs_turn(e, n), full;
 
+	atomic_store_relaxed_u64(&n->self.pool, pool_id(n, here));
 	{
 		LOCK_SCOPE(&n->peers_lock);
 		full = n->full;

@@ -11,6 +11,7 @@
  *   holder.c     serves other hosts: probes, grants
  *   tell.c       homes: tells them, and is one
  *   box.c        a memory box: offers to it, and is one
+ *   pool.c       a CXL pool: pages that go by it and not by the socket
  *   requester.c  asks other hosts: locate.c where (find.c: whom), pull.c the bytes
  *   far.c        layers that an engine reads while the rest comes
  *   local.c      engines and tierctl of this host
@@ -32,6 +33,7 @@
 #include "tierd/net/box.h"
 #include "tierd/net/conn.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/pool.h"
 
 #define NODE_SHARES_MAX AGREE_SHARES_MAX
 #define NODE_PULLERS_MAX 8u
@@ -85,6 +87,9 @@ struct node_config {
 	char rdma[NET_NAME_BYTES]; /* a device; "" = none */
 	uint64_t rdma_bytes;    /* of memory that is registered, all together */
 	uint64_t streams_bytes; /* for streams from afar, all together */
+	char pool[NODE_PATH_BYTES]; /* the device of a CXL pool; "" = none */
+	uint64_t pool_extent_bytes; /* of one that is formatted */
+	uint64_t pool_grant_ns;     /* the longest grant that goes by it */
 	uint32_t pullers;
 	uint32_t ask_all; /* fleets of up to so many other hosts have no homes */
 };
@@ -126,6 +131,8 @@ struct node {
 
 	struct lock box_lock;
 	struct box box GUARDED_BY(box_lock);
+
+	struct pool_map *cxl; /* pool.c; NULL = none. Set at start */
 };
 
 /* ---- share.c ------------------------------------------------------------------------------- */
@@ -216,6 +223,32 @@ void box_offer(struct node *n, struct offer *o);
 /* We are a box: an OFFER; the thread that asks for what was taken. */
 int box_taken(struct node *n, const struct net_offer *m, const char *from);
 void *box_run(void *node);
+
+/* ---- pool.c -------------------------------------------------------------------------------- */
+
+/* Format a device (it says what is wrong); map --pool, at start. */
+int pool_make(const char *path, uint64_t extent_bytes);
+int pool_open(struct node *n);
+json_t *pool_list(struct node *n);
+/* What HELLO says: its number while etcd tells whose its extents are, else 0. */
+uint64_t pool_id(const struct node *n, bool told);
+
+/* A frame whose pages a holder has before it. */
+struct pool_frame {
+	struct serve *serve;
+	uint64_t *grant; /* 0, or its number here */
+	const struct net_pages *m;
+	const uint32_t *crc;
+	const struct iovec *page;
+	uint64_t until_ns;
+};
+/* By the pool; -EAGAIN: nothing was said, it goes by the socket. */
+int pool_send(struct node *n, struct conn *c, const struct pool_frame *f);
+/* COPIED: was what it was about kept until now? */
+bool pool_was_kept(struct node *n, uint64_t grant);
+/* A frame that pull_at() took, copied from there, and COPIED. -ESTALE: it is not the peer's. */
+int pool_receive(struct node *n, struct conn *c, struct pull *p, const struct net_at *m,
+		 const struct iovec *to);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 

@@ -69,6 +69,7 @@ void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t
 	p->sent_ns = now_ns;
 	p->state = PULL_ASKED;
 	p->cursor = (struct cursor){ 0 };
+	p->copied = 0;
 	p->error = 0;
 	header(&m->header, NET_ASK, sizeof(*m) + p->asked * NET_KEY_BYTES);
 	m->id = p->id;
@@ -119,6 +120,19 @@ int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at)
 	return 0;
 }
 
+int pull_at(struct pull *p, const struct net_at *m, uint64_t now_ns, struct cursor *at)
+{
+	int rc = pull_pages(p, &m->pages, at);
+
+	return rc || now_ns < p->ends_ns ? rc : -ETIMEDOUT;
+}
+
+void pull_copied(struct pull *p, struct net_word *m)
+{
+	*m = (struct net_word){ .id = p->id, .number = ++p->copied };
+	header(&m->header, NET_COPIED, sizeof(*m));
+}
+
 int pull_ended(struct pull *p, const struct net_word *m)
 {
 	if (p->state != PULL_PAGES || m->id != p->id)
@@ -165,7 +179,8 @@ void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *s
 	out->bytes = blocks * shape->block_bytes;
 	out->duration_ns = wait_ns;
 	*s = (struct serve){ .state = SERVE_PAGES, .shape = shape, .id = m->id, .blocks = blocks,
-			     .epoch = m->epoch, .ends_ns = now_ns + wait_ns };
+			     .epoch = m->epoch, .began_ns = now_ns,
+			     .ends_ns = now_ns + wait_ns };
 	skip_empty(&s->cursor, shape, blocks);
 }
 
@@ -181,12 +196,37 @@ bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at)
 	return s->state == SERVE_PAGES;
 }
 
+void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struct net_at *at)
+{
+	*at = (struct net_at){ .pages = *m, .offset = offset };
+	header(&at->pages.header, NET_AT, sizeof(*at) + m->count * sizeof(uint32_t));
+	s->told++;
+}
+
+int serve_copied(struct serve *s, const struct net_word *m)
+{
+	if (s->state == SERVE_FREE || s->copied == s->told || m->number != s->copied + 1)
+		return -EPROTO;
+	s->copied++;
+	return 0;
+}
+
+void serve_kept(struct serve *s, bool kept)
+{
+	s->lapsed |= !kept;
+}
+
+bool serve_over(const struct serve *s)
+{
+	return s->state == SERVE_SENT && s->copied == s->told;
+}
+
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns)
 {
-	assert(s->state == SERVE_SENT);
+	assert(serve_over(s));
 	*out = (struct net_word){ .id = s->id };
 	header(&out->header, NET_WHOLE, sizeof(*out));
-	if (!intact)
+	if (!intact || s->lapsed)
 		out->error = -ESTALE;
 	else if (now_ns >= s->ends_ns)
 		out->error = -ETIMEDOUT;

@@ -78,6 +78,7 @@ struct pull {
 	uint64_t sent_ns; /* when ASK went */
 	uint64_t ends_ns; /* the grant's */
 	uint32_t asked, blocks;
+	uint32_t copied; /* frames, from the pool */
 	struct cursor cursor;
 	int error; /* OVER: why; -ENODATA the holder has none of it */
 };
@@ -88,6 +89,9 @@ void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t
 int pull_granted(struct pull *p, const struct net_grant *m);
 /* *at: the frame's first page and layer. */
 int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at);
+/* The same of a frame in the pool: what is there is kept until the grant ends, and no longer. */
+int pull_at(struct pull *p, const struct net_at *m, uint64_t now_ns, struct cursor *at);
+void pull_copied(struct pull *p, struct net_word *m);
 int pull_ended(struct pull *p, const struct net_word *m);
 int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns);
 /*
@@ -105,8 +109,10 @@ struct serve {
 	enum serve_state state;
 	const struct shape *shape;
 	uint64_t id, epoch;
-	uint64_t ends_ns;
+	uint64_t began_ns, ends_ns;
 	uint32_t blocks;
+	uint32_t told, copied; /* frames that lie, or lay, in the pool (pool.h) */
+	bool lapsed;     /* one of them was not kept */
 	struct cursor cursor;
 };
 
@@ -117,7 +123,15 @@ void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *s
 		 struct net_grant *out, uint64_t now_ns);
 /* The next frame: `m` but for its CRCs; *at: where it begins. False: all are sent. */
 bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at);
-/* All are sent. intact: what was granted stood until now. `out` becomes WHOLE. */
+/* The frame becomes `at`: its pages lie at that offset of the pool. */
+void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struct net_at *at);
+/* COPIED, of the oldest one that is not. */
+int serve_copied(struct serve *s, const struct net_word *m);
+/* Then: pool_kept() of it. */
+void serve_kept(struct serve *s, bool kept);
+/* All are sent, and copied: the last word is due. */
+bool serve_over(const struct serve *s);
+/* Then. intact: what was granted stood until now. `out` becomes WHOLE. */
 void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns);
 void serve_end(struct serve *s, int error, struct net_word *out);
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tierd/net/agree.h"
+#include "tierd/net/pool.h"
 
 void agree_alone(struct agree *a)
 {
@@ -21,6 +21,8 @@ void agree_begin(struct agree *a, struct agreed *const *share, uint32_t shares, 
 	a->began_ns = now_ns;
 	a->away = a->kept = a->read = a->logged = a->entered = a->outside = false;
 	a->tries = 0;
+	if (a->pool)
+		pool_begin(a->pool);
 	a->shares = shares;
 	for (uint32_t i = 0; i < shares; i++) {
 		a->share[i] = share[i];
@@ -71,6 +73,8 @@ static void lease_lost(struct agree *a)
 {
 	a->leased = false;
 	a->until_ns = 0;
+	if (a->pool)
+		pool_lost(a->pool);
 	for (uint32_t i = 0; i < AGREE_SHARES_MAX; i++)
 		told_lost(a, &a->told[i]);
 }
@@ -205,7 +209,7 @@ enum agree_do agree_next(struct agree *a, struct agree_call *c)
 		return c->what;
 	c->what = a->outside ? AGREE_ENTER : AGREE_MEMBERS;
 	c->mod = a->member_mod;
-	if (!a->entered)
+	if (!a->entered || (a->pool && pool_next(a->pool, a->member_mod, c)))
 		return c->what;
 	a->until_ns = a->began_ns + a->lease_ns - a->lease_ns / 32; /* G3 */
 	return c->what = AGREE_DONE;
@@ -287,6 +291,11 @@ void agree_answered(struct agree *a, const struct agree_call *c, const struct ag
 {
 	bool lost = c->what == AGREE_SAY || c->what == AGREE_LEAVE;
 
+	if (c->what == AGREE_POOL_READ || c->what == AGREE_POOL_CLAIM) {
+		pool_answered(a->pool, c, r);
+		a->away = r->error == -EAGAIN;
+		return;
+	}
 	a->tries += r->error == -ESTALE;
 	if (r->error == -EAGAIN && c->what != AGREE_RAISE && c->what != AGREE_DELETE) {
 		a->away = true;

@@ -329,10 +329,11 @@ static void scatter(const struct job *j, uint32_t count, const uint8_t *from)
 	}
 }
 
-/* crc: of the pages; lies: the frame, NULL: it comes behind the message. */
+/* crcs: of the pages; lies: the frame, NULL: it is in the pool, or comes behind the message. */
 static int receive_frame(struct job *j, struct part *part, const struct net_pages *m,
 			 const struct cursor *at, const uint8_t *crcs, const uint8_t *lies)
 {
+	const struct net_at *in_pool = m->header.type == NET_AT ? (const void *)m : NULL;
 	const struct shape *s = &j->w->share->shape;
 	uint32_t block;
 	int rc = 0;
@@ -350,7 +351,9 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 	if (lies)
 		scatter(j, m->count, lies);
 	else
-		rc = conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+		rc = in_pool ? pool_receive(j->n, j->conn, &part->pull, in_pool, j->iov) :
+			       conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+	j->ours = rc == -ESTALE; /* by what we know it is not the peer's place: the next time */
 	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
 		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
 		const tier_key *key = &j->w->keys[part->first + block];
@@ -404,12 +407,15 @@ static int read_frame(struct job *j, const struct net_places *m, const uint8_t *
 	return conn_send_message(j->conn, &word.header, j->w->want->deadline_ns);
 }
 
-/* The frame of a PAGES or a PLACES. */
+/* The frame of a PAGES, a PLACES or an AT. */
 static int pages(struct job *j, struct part *part)
 {
 	const struct net_places *m = (const void *)j->conn->message; /* begins as a PAGES does */
 	bool apart = m->pages.header.type == NET_PLACES;
-	const uint8_t *crcs = apart ? (const uint8_t *)(m + 1) : (const uint8_t *)(&m->pages + 1);
+	const struct net_at *in_pool = m->pages.header.type == NET_AT ? (const void *)m : NULL;
+	const void *crcs = apart   ? (const void *)(m + 1) :
+			   in_pool ? (const void *)(in_pool + 1) :
+				     (const void *)(&m->pages + 1);
 	const uint8_t *lies = NULL;
 	struct pull before = part->pull;
 	struct cursor at;
@@ -417,7 +423,8 @@ static int pages(struct job *j, struct part *part)
 
 	if (apart && j->path_lost)
 		return 0;
-	rc = pull_pages(&part->pull, &m->pages, &at);
+	rc = in_pool ? pull_at(&part->pull, in_pool, time_now_ns(), &at) :
+		       pull_pages(&part->pull, &m->pages, &at);
 	if (rc == 0 && !part->put && !j->w->far)
 		rc = put_begin(j, part->first, part->pull.blocks, &part->put);
 	if (rc == 0 && apart)
@@ -473,6 +480,11 @@ static int whole(struct job *j, struct part *part)
 	return rc;
 }
 
+static bool is_frame(uint16_t type)
+{
+	return type == NET_PAGES || type == NET_PLACES || type == NET_AT;
+}
+
 static int take(struct job *j)
 {
 	const struct net_word *m = (const void *)j->conn->message; /* all begin with an id */
@@ -480,14 +492,14 @@ static int take(struct job *j)
 	struct part *part;
 	int rc = -EPROTO;
 
-	if ((type < NET_GRANT || type > NET_WHOLE) && type != NET_PLACES)
+	if ((type < NET_GRANT || type > NET_WHOLE) && !is_frame(type))
 		return rc;
 	part = part_of(j, m->id);
 	if (!part)
 		return rc;
 	if (type == NET_GRANT)
 		return granted(j, part);
-	if (type == NET_PAGES || type == NET_PLACES)
+	if (is_frame(type))
 		return pages(j, part);
 	if (type == NET_WHOLE)
 		return whole(j, part);

@@ -101,6 +101,7 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 		[EV_ANSWER] = registry_answer,	[EV_UNANSWERED] = registry_answer,
 		[EV_MESSAGE] = traffic_message, [EV_SEND] = traffic_send,
 		[EV_COMMIT] = traffic_commit,	[EV_LATE] = traffic_late,
+		[EV_POOL] = pool_event,
 	};
 
 	switch (e->kind) {
@@ -219,6 +220,8 @@ static void end(struct fleet *f)
 	while (f->links) {
 		struct link *next = f->links->next;
 
+		while (f->links->waiting)
+			free(f->links->waits[--f->links->waiting]);
 		free(f->links);
 		f->links = next;
 	}

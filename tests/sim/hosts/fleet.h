@@ -16,6 +16,9 @@
  *  R5  an epoch that was acknowledged: no member with a lease has a lower one. A deletion that was:
  *      no member with a lease has what was deleted; and who has done it never has it again
  *  R6  nothing strict is published when the lease is over
+ *  X1 to X4  of a CXL pool (--pool): who stores into an extent is its owner, by etcd; what a reader
+ *      loads is what was stored; until a reader's grant is over or it has copied, the place is
+ *      kept, and nobody else may store there (X2)
  *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
  *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
@@ -31,6 +34,7 @@
 #include "tierd/net/agree.h"
 #include "tierd/net/box.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/pool.h"
 
 #define US 1000ull
 #define MS (1000 * US)
@@ -50,6 +54,12 @@
 #define CALL_NS (1 * SECOND)
 #define HOME_ROOM 1024u
 #define SAYS_BYTES 512u
+#define POOL_EXTENTS 12u
+#define POOL_EXTENT_BYTES 256u
+#define POOL_PLACE_BYTES 128u /* a frame is 80 at most */
+#define POOL_LINES (POOL_EXTENTS * POOL_EXTENT_BYTES / POOL_LINE)
+#define POOL_TOLD 256u
+#define LINK_WAITS 16u
 
 struct block {
 	bool there;
@@ -70,6 +80,7 @@ struct serving {
 	struct serve serve;
 	uint32_t context, key[LENGTH];
 	uint64_t slot[LENGTH], tierd;
+	uint64_t in_pool; /* its number there */
 };
 
 struct link {
@@ -81,6 +92,10 @@ struct link {
 	bool gone;           /* by the holder */
 	bool welcome;
 	bool told; /* a HOLD was taken */
+	bool pool; /* so the requester said */
+	bool reading; /* from the pool: what comes meanwhile waits */
+	struct packet *waits[LINK_WAITS];
+	uint32_t waiting;
 	struct serving serving[NET_GRANTS_MAX];
 };
 
@@ -105,6 +120,31 @@ struct job {
 	uint32_t context, prefix, next, end;
 	uint64_t epoch, deleted, deadline_ns, id, era;
 	struct part part[NET_GRANTS_MAX];
+};
+
+/* ---- a CXL pool ------------------------------------------------------------------------------ */
+
+struct cached_line {
+	bool there, stored, late;
+	uint8_t bytes[POOL_LINE];
+};
+
+/* A frame that a requester was told of. */
+struct pool_told {
+	const struct link *link;
+	uint32_t reader, holder;
+	uint64_t life, holder_life, id, offset, ends_ns; /* by the reader's clock */
+	bool copied;
+};
+
+struct pool_world {
+	struct {
+		bool late;
+		uint8_t bytes[POOL_LINE];
+	} line[POOL_LINES];
+	struct pool_told told[POOL_TOLD]; /* tolds of them */
+	uint32_t tolds;
+	struct pool_record record[POOL_EXTENTS]; /* etcd's; mod 0: none */
 };
 
 /* ---- who calls etcd ------------------------------------------------------------------------ */
@@ -147,6 +187,10 @@ struct host {
 	struct homes_view view;
 	bool told[CONTEXTS][KEYS];
 	uint64_t told_epoch[CONTEXTS];
+	struct pool pool;
+	struct pool_extent extent[POOL_EXTENTS];
+	struct cached_line cache[POOL_LINES];
+	bool pool_told; /* etcd told it whose the extents are */
 	uint64_t cut_ns[HOSTS_MAX], cut_etcd_ns; /* until then, what we send there is lost */
 };
 
@@ -174,7 +218,7 @@ struct etcd {
 
 enum event_kind {
 	EV_TURN, EV_LOOKS, EV_PULL, EV_ETCD, EV_ANSWER, EV_UNANSWERED, EV_LOCAL, EV_AGAIN,
-	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END,
+	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END, EV_POOL,
 };
 
 struct event {
@@ -193,11 +237,12 @@ struct event {
 struct faults {
 	uint32_t hosts;
 	uint32_t lost_ppm, twice_ppm, order_ppm, slow_ppm, damaged_ppm;
+	bool pool;
 	uint32_t work_us; /* what a tierd takes for a frame or a put, at most */
 };
 
 struct fleet_result {
-	uint64_t events, pulls, blocks, layers, raises, deletions, turns, move;
+	uint64_t events, pulls, blocks, layers, raises, deletions, turns, pooled, move;
 	char failure[256];
 };
 
@@ -211,6 +256,7 @@ struct fleet {
 	uint32_t hosts;
 	struct host host[HOSTS_MAX];
 	struct etcd etcd;
+	struct pool_world pool;
 	uint64_t acknowledged[CONTEXTS];
 	struct link *links;
 	struct event **heap;
@@ -259,6 +305,15 @@ void member_go_on(struct fleet *f, struct host *h, struct caller *c);
 void member_refresh(struct host *h);
 
 /* registry.c: etcd */
+struct reply {
+	struct agree_answer answer;
+	struct agree_record record[HOSTS_MAX];
+	struct peer member[HOSTS_MAX]; /* MEMBERS */
+	uint32_t members, log[AGREE_LOG_PART];
+	struct pool_seen seen;
+	struct pool_record pool_record[POOL_EXTENTS];
+	struct pool_member pool_member[HOSTS_MAX];
+};
 void registry_take(struct fleet *f, struct event *e);
 void registry_ask(struct fleet *f, struct host *h, struct caller *c);
 void registry_answer(struct fleet *f, struct event *e);
@@ -291,6 +346,13 @@ void box_offers(struct fleet *f, struct host *h);
 void box_turn(struct fleet *f, struct host *h);
 uint32_t box_reply(struct fleet *f, struct host *h, uint32_t from, const void *m, void *out);
 void box_judge(struct fleet *f);
+
+/* pool.c: a CXL pool */
+void pool_start(struct fleet *f, struct host *h);
+void pool_event(struct fleet *f, struct event *e);
+void pool_judge_all(struct fleet *f);
+void pool_execute(struct fleet *f, const struct host *h, const struct agree_call *c,
+		  struct reply *out);
 
 /* judge.c */
 void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,

@@ -122,6 +122,7 @@ static void judge_context(struct fleet *f, const struct host *h, uint32_t c)
 /* Who stands still serves nobody; what it knows then, it looks at when it goes on. */
 void judge_all(struct fleet *f)
 {
+	pool_judge_all(f);
 	for (uint32_t i = 0; i < f->hosts; i++) {
 		const struct host *h = &f->host[i];
 
@@ -139,6 +140,8 @@ void judge_end(struct fleet *f)
 {
 	struct host *a = &f->host[0], *b = &f->host[1];
 
+	if (f->result->failure[0])
+		return;
 	if (!f->quiet) {
 		moves_heal(f);
 		return;

@@ -5,7 +5,7 @@
  *   sim-hosts [--hosts N]        500 seeds, as TAP (N: 2 to 8; else by the seed)
  *   sim-hosts --seed N [--trace] one seed; says what it did, shrinks it when it fails
  *   sim-hosts --long             fresh seeds until told to stop
- *   options: --seeds N, --from N, --moves N, --no-report
+ *   options: --seeds N, --from N, --moves N, --no-report; --pool: they have a CXL pool
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -22,7 +22,7 @@
 struct options {
 	uint64_t seed, from, seeds;
 	uint32_t moves, hosts;
-	bool one, trace, endless, quiet;
+	bool one, trace, endless, quiet, pool;
 };
 
 static volatile sig_atomic_t stopped;
@@ -47,6 +47,7 @@ static struct faults faults_of(const struct options *o, uint64_t seed)
 	bool calm = seed % 4 == 0;
 
 	return (struct faults){
+		.pool = o->pool,
 		.hosts = o->hosts ? o->hosts : 2 + (uint32_t)(seed / 4 % 5),
 		.lost_ppm = calm ? 0 : 10000,
 		.twice_ppm = calm ? 0 : 5000,
@@ -85,6 +86,8 @@ static void tell(uint64_t seed, const struct fleet_result *r)
 	       (unsigned long long)r->turns, (unsigned long long)r->pulls,
 	       (unsigned long long)r->blocks, (unsigned long long)r->raises,
 	       (unsigned long long)r->deletions, r->failure[0] ? r->failure : "held");
+	if (r->pooled)
+		printf("%llu frames by the pool\n", (unsigned long long)r->pooled);
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct fleet_result *r)
@@ -149,6 +152,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		{ "trace", no_argument, NULL, 't' },
 		{ "long", no_argument, NULL, 'l' },
 		{ "no-report", no_argument, NULL, 'q' },
+		{ "pool", no_argument, NULL, 'p' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -164,6 +168,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		o->hosts = c == 'h' ? (uint32_t)value : o->hosts;
 		o->trace |= c == 't';
 		o->quiet |= c == 'q';
+		o->pool |= c == 'p';
 		o->endless |= c == 'l';
 		if (c == '?')
 			return false;
@@ -181,7 +186,7 @@ int main(int argc, char **argv)
 
 	if (!parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim-hosts [--hosts N] [--seed N [--trace]] [--seeds N] "
-				"[--from N] [--moves N] [--long] [--no-report]\n");
+				"[--from N] [--moves N] [--long] [--no-report] [--pool]\n");
 		return 2;
 	}
 	signal(SIGINT, stop);

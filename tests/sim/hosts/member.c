@@ -26,6 +26,7 @@ void member_start(struct fleet *f, struct host *h)
 	h->stopped_ns = 0;
 	h->lease = 0;
 	h->agree = (struct agree){ .lease_ns = LEASE_NS };
+	pool_start(f, h);
 	h->peers = (struct peers){ 0 };
 	h->turn = h->client = (struct caller){ 0 };
 	memset(h->job, 0, sizeof(h->job));
@@ -169,6 +170,7 @@ void member_go_on(struct fleet *f, struct host *h, struct caller *c)
 		return;
 	}
 	what = agree_next(&h->agree, &c->what);
+	h->pool_told = what == AGREE_DONE || (h->pool_told && what != AGREE_AWAY);
 	if (what != AGREE_DONE && what != AGREE_AWAY)
 		call(f, h, c);
 }

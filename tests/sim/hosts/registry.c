@@ -15,13 +15,6 @@ struct question {
 	uint32_t prefix, from;
 };
 
-struct reply {
-	struct agree_answer answer;
-	struct agree_record record[HOSTS_MAX];
-	struct peer member[HOSTS_MAX]; /* MEMBERS */
-	uint32_t members, log[AGREE_LOG_PART];
-};
-
 /* ---- leases --------------------------------------------------------------------------------- */
 
 static uint64_t now_of(const struct fleet *f)
@@ -196,6 +189,10 @@ static void execute(struct fleet *f, const struct host *h, const struct question
 		if (!out->answer.error)
 			f->etcd.member[h->place].life = h->life;
 		break;
+	case AGREE_POOL_READ:
+	case AGREE_POOL_CLAIM:
+		pool_execute(f, h, &q->what, out);
+		break;
 	default:
 		about(f, h, q, out);
 	}
@@ -209,6 +206,7 @@ static void trace(const struct fleet *f, const struct host *h, const struct ques
 		[AGREE_SAY] = "say",	     [AGREE_LEAVE] = "leave",	 [AGREE_READ] = "read",
 		[AGREE_PUT] = "put",	     [AGREE_ADD] = "add",	 [AGREE_LOG] = "log",
 		[AGREE_APPLIED] = "applied", [AGREE_MEMBERS] = "members", [AGREE_ENTER] = "enter",
+		[AGREE_POOL_READ] = "pool",  [AGREE_POOL_CLAIM] = "claim",
 	};
 
 	TRACE(f, "%u: etcd: %s of %u: epoch %llu, deleted %llu, %llu to %llu, if %lld, lease %llu: "
@@ -310,6 +308,10 @@ void registry_answer(struct fleet *f, struct event *e)
 	e->caller->busy = false;
 	if (r) {
 		r->answer.record = r->record;
+		r->seen.record = r->pool_record;
+		r->seen.member = r->pool_member;
+		r->seen.now_ns = fleet_clock(f, h);
+		r->answer.pool = &r->seen;
 		if (e->caller->what.what == AGREE_MEMBERS)
 			know_members(f, h, r);
 		if (e->caller->what.what == AGREE_LOG) {

@@ -7,24 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/hosts/fleet.h"
-
-#define FRAME_PAGES (LENGTH * BLOCK_PAGES)
-
-struct packet {
-	bool back; /* to the requester */
-	uint64_t made[FRAME_PAGES]; /* of each page's block: for judge.c alone */
-	uint32_t bytes;
-	union {
-		struct net_header header;
-		struct net_hello hello;
-		struct net_ask ask;
-		struct net_grant grant;
-		struct net_pages pages;
-		struct net_word word;
-		uint8_t byte[1024];
-	} m;
-};
+#include "tests/sim/hosts/traffic.h"
 
 /* ---- the network ---------------------------------------------------------------------------- */
 
@@ -49,7 +32,7 @@ static void carry(struct fleet *f, struct link *l, const struct packet *p)
 	e->data = copy;
 }
 
-static void transmit(struct fleet *f, struct link *l, struct packet *p)
+void traffic_transmit(struct fleet *f, struct link *l, struct packet *p)
 {
 	uint32_t from = p->back ? l->to : l->from, to = p->back ? l->from : l->to;
 
@@ -66,12 +49,12 @@ static void say_word(struct fleet *f, struct link *l, const void *m, uint32_t by
 	struct packet p = { .back = back, .bytes = bytes };
 
 	memcpy(p.m.byte, m, bytes);
-	transmit(f, l, &p);
+	traffic_transmit(f, l, &p);
 }
 
 static void say_hello(struct fleet *f, struct link *l, const struct host *h, bool back)
 {
-	struct net_hello m = { .incarnation = h->life };
+	struct net_hello m = { .incarnation = h->life, .pool = h->pool_told };
 
 	m.header = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION,
 					.type = NET_HELLO, .length = sizeof(m) };
@@ -232,7 +215,7 @@ static void ask(struct fleet *f, struct host *h, struct job *j, struct part *par
 		fleet_key(j->context, j->prefix * LENGTH + part->first + i,
 			  p.m.byte + p.bytes + i * NET_KEY_BYTES);
 	p.bytes += asked * NET_KEY_BYTES;
-	transmit(f, j->link, &p);
+	traffic_transmit(f, j->link, &p);
 }
 
 static void ask_more(struct fleet *f, struct host *h, struct job *j)
@@ -418,6 +401,14 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 		rc = take_pages(h, j, part, p);
 		if (rc == 0)
 			announce(f, h, j, part);
+	} else if (type == NET_AT) {
+		rc = pool_told_of(f, h, j->link, &part->pull, p);
+		if (rc == -ESTALE) { /* by what we know it is not the peer's place */
+			job_end(f, h, j, 0);
+			return 0;
+		}
+		if (rc == 0)
+			return 0;
 	} else if (type == NET_WHOLE) {
 		rc = take_whole(f, h, j, part, &p->m.word);
 	} else {
@@ -429,8 +420,22 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 	return rc;
 }
 
+static void keep(struct link *l, const struct packet *p)
+{
+	if (l->waiting == LINK_WAITS)
+		return;
+	l->waits[l->waiting] = malloc(sizeof(*p));
+	if (!l->waits[l->waiting])
+		abort();
+	memcpy(l->waits[l->waiting++], p, sizeof(*p));
+}
+
 static void to_requester(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
 {
+	if (l->reading) {
+		keep(l, p);
+		return;
+	}
 	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 2; i++) {
 		struct job *j = i < JOBS + HOSTS_MAX	 ? &h->job[i] :
 				i < JOBS + 2 * HOSTS_MAX ? &h->tells[i - JOBS - HOSTS_MAX] :
@@ -446,6 +451,31 @@ static void to_requester(struct fleet *f, struct host *h, struct link *l, const 
 		if (rc)
 			job_end(f, h, j, rc);
 		return;
+	}
+}
+
+void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
+{
+	struct net_word copied;
+
+	l->reading = false;
+	for (uint32_t i = 0; i < JOBS * NET_GRANTS_MAX; i++) {
+		struct job *j = &h->job[i / NET_GRANTS_MAX];
+		struct pull *pull = &j->part[i % NET_GRANTS_MAX].pull;
+
+		if (!j->busy || j->link != l || pull->state == PULL_FREE ||
+		    pull->id != p->m.pages.id)
+			continue;
+		pull_copied(pull, &copied);
+		say_word(f, l, &copied, sizeof(copied), false);
+	}
+	to_requester(f, h, l, p);
+	while (l->waiting && !l->reading && !l->closed) {
+		struct packet *next = l->waits[0];
+
+		memmove(l->waits, l->waits + 1, --l->waiting * sizeof(*l->waits));
+		to_requester(f, h, l, next);
+		free(next);
 	}
 }
 
@@ -468,6 +498,7 @@ static void grant(struct fleet *f, struct host *h, struct link *l, const struct 
 	}
 	s->context = c;
 	s->tierd = h->tierd;
+	s->in_pool = 0;
 	out.error = agreed_grants(&h->agree, &h->agreed[c], m->epoch, m->deleted,
 				  fleet_clock(f, h));
 	s->serve.blocks = out.error ? 0 : fleet_match(h, c, first / LENGTH, first % LENGTH);
@@ -545,28 +576,62 @@ void traffic_send(struct fleet *f, struct event *e)
 	struct packet p = { .back = true };
 	struct net_word word;
 	struct cursor at;
-	struct event *next;
-	bool more, intact;
 
 	if (e->link->gone || e->link->closed || s->serve.state != SERVE_PAGES)
 		return;
-	more = serve_frame(&s->serve, &p.m.pages, &at);
+	serve_frame(&s->serve, &p.m.pages, &at);
 	if (lay_pages(f, h, s, &at, &p)) {
 		serve_end(&s->serve, -ENODATA, &word);
 		say_word(f, e->link, &word, sizeof(word), true);
 		return;
 	}
-	transmit(f, e->link, &p);
-	if (more) {
-		next = fleet_after(f, fleet_below(f, f->faults.work_us) * US, EV_SEND, h);
-		next->link = e->link;
-		next->call = e->call;
+	if (pool_frame_begins(f, h, e->link, (uint32_t)e->call, &p))
 		return;
-	}
+	traffic_transmit(f, e->link, &p);
+	traffic_sent(f, h, e->link, (uint32_t)e->call);
+}
+
+static void say_whole(struct fleet *f, const struct host *h, struct link *l, struct serving *s)
+{
+	struct net_word word;
+	bool intact;
+
+	if (!serve_over(&s->serve))
+		return;
 	intact = agreed_stands(&h->agree, &h->agreed[s->context], fleet_clock(f, h)) &&
 		 h->store.epoch[s->context] == s->serve.epoch && s->tierd == h->tierd;
 	serve_whole(&s->serve, intact, &word, fleet_clock(f, h));
-	say_word(f, e->link, &word, sizeof(word), true);
+	say_word(f, l, &word, sizeof(word), true);
+}
+
+void traffic_sent(struct fleet *f, struct host *h, struct link *l, uint32_t serving)
+{
+	struct event *next;
+
+	if (l->serving[serving].serve.state != SERVE_PAGES) {
+		say_whole(f, h, l, &l->serving[serving]);
+		return;
+	}
+	next = fleet_after(f, fleet_below(f, f->faults.work_us) * US, EV_SEND, h);
+	next->link = l;
+	next->call = serving;
+}
+
+static void copied(struct fleet *f, struct host *h, struct link *l, const struct net_word *m)
+{
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		struct serving *s = &l->serving[i];
+
+		if (s->serve.state == SERVE_FREE || s->serve.id != m->id)
+			continue;
+		l->gone = serve_copied(&s->serve, m) != 0;
+		if (l->gone)
+			return;
+		serve_kept(&s->serve, pool_kept(&h->pool, s->in_pool, fleet_clock(f, h),
+						h->agree.until_ns));
+		say_whole(f, h, l, s);
+		return;
+	}
 }
 
 static void to_holder(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
@@ -579,6 +644,7 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		if (l->to_life)
 			return;
 		l->to_life = h->life;
+		l->pool = p->m.hello.pool;
 		if (peer_of(h, l->from))
 			say_hello(f, l, h, true);
 		else
@@ -587,6 +653,8 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		return;
 	} else if (p->m.header.type == NET_ASK) {
 		grant(f, h, l, p);
+	} else if (p->m.header.type == NET_COPIED) {
+		copied(f, h, l, &p->m.word);
 	} else if (!l->told) { /* what comes twice is of another connection */
 		struct packet out = { .back = true };
 
@@ -594,7 +662,7 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		out.bytes = p->m.header.type == NET_OFFER ?
 				    box_reply(f, h, l->from, p->m.byte, out.m.byte) :
 				    homes_reply(f, h, l->from, p->m.byte, out.m.byte);
-		transmit(f, l, &out);
+		traffic_transmit(f, l, &out);
 	}
 }
 

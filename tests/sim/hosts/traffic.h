@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What traffic.c and pool.c share: a message on its way, and the pool's part of a grant. */
+#ifndef TESTS_SIM_HOSTS_TRAFFIC_H
+#define TESTS_SIM_HOSTS_TRAFFIC_H
+
+#include "tests/sim/hosts/fleet.h"
+
+#define FRAME_PAGES (LENGTH * BLOCK_PAGES)
+
+struct packet {
+	bool back; /* to the requester */
+	uint64_t made[FRAME_PAGES]; /* of each page's block: for judge.c alone */
+	uint32_t bytes;
+	union {
+		struct net_header header;
+		struct net_hello hello;
+		struct net_ask ask;
+		struct net_grant grant;
+		struct net_pages pages;
+		struct net_at at; /* with its pages, which are for the judge alone */
+		struct net_word word;
+		uint8_t byte[1024];
+	} m;
+};
+
+/* traffic.c */
+void traffic_transmit(struct fleet *f, struct link *l, struct packet *p);
+/* A frame went: the next one, or the last word. */
+void traffic_sent(struct fleet *f, struct host *h, struct link *l, uint32_t serving);
+/* A frame was copied from the pool, and is as if it had come by the socket. */
+void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struct packet *p);
+
+/* pool.c: does the frame go by the pool? And what a requester was told of. */
+bool pool_frame_begins(struct fleet *f, struct host *h, struct link *l, uint32_t serving,
+		       const struct packet *p);
+int pool_told_of(struct fleet *f, struct host *h, struct link *l, const struct pull *pull,
+		 const struct packet *p);
+
+#endif
