@@ -14,8 +14,8 @@
  * signal, the device, the core's next tick.
  * Who waits for the processor on which the loop turns waits until it sleeps. So the loop gives way,
  * for WAY_NS: after LULL_NS of nothing while a device or worker has something of ours, whose
- * kernel thread may be the one; and, once after each sleep, to a client that slept there when it
- * was woken.
+ * kernel thread may be the one; and, once after each sleep or wait of these, to a client that slept
+ * there when it was woken.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
  */
@@ -375,7 +375,7 @@ static void give_way(struct shell *s)
 	if (!woke && !waits) {
 		cpu_relax();
 	} else if (sleep_for(s, WAY_NS)) {
-		l->slept = l->slept && !woke;
+		l->slept = waits;
 		s->obs.gave_way++;
 	}
 }

@@ -63,7 +63,7 @@ struct loop {
 	uint64_t ticked_ns;
 	uint64_t clock_ns;    /* the core was told the wall clock then */
 	uint64_t busy_ns;     /* last time anything went on */
-	bool slept;           /* since it last gave way */
+	bool slept;           /* or waited for a device, since it last gave way to a client */
 	enum loop_phase phase;
 	uint64_t phase_end_ns; /* all between RUN and END are bounded */
 	uint32_t signals;
