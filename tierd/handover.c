@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,13 +29,6 @@
 
 #define LISTEN_FIRST 3 /* sd_listen_fds(3) */
 #define DESCRIPTORS_MAX (2u + 2u * ABI_CONTEXTS_MAX + 2u * CORE_CLIENTS_MAX)
-
-/* Of a context. Mapped as the former daemon left it, read only; at NULL: it left none. */
-struct handover_index {
-	const void *at;
-	int fd;
-	uint8_t *next; /* of this daemon, as long */
-};
 
 /* ---- descriptors --------------------------------------------------------------------------- */
 
@@ -82,8 +74,8 @@ static void drop(struct handover *h)
 		if (h->fd[i] >= 0)
 			close(h->fd[i]);
 	for (uint32_t i = 0; h->index && i < h->list->contexts; i++)
-		if (h->index[i].at)
-			munmap((void *)(uintptr_t)h->index[i].at, index_bytes(h->index[i].at));
+		if (h->index[i])
+			munmap((void *)(uintptr_t)h->index[i], index_bytes(h->index[i]));
 	if (h->list)
 		munmap(h->list, h->bytes);
 	free(h->fd);
@@ -96,20 +88,6 @@ static void drop(struct handover *h)
 	h->name = NULL;
 	h->taken = NULL;
 	h->count = 0;
-}
-
-static void *drop_beside(void *handover)
-{
-	drop(handover);
-	return NULL;
-}
-
-/* What the thread that is beside the loop does has been done. */
-static void join(struct handover *h)
-{
-	if (h->threaded)
-		pthread_join(h->thread, NULL);
-	h->threaded = false;
 }
 
 /* ---- leaving ------------------------------------------------------------------------------- */
@@ -153,16 +131,6 @@ static uint64_t write_contexts(struct shell *s, uint8_t *to, uint32_t *count)
 	return bytes;
 }
 
-static uint64_t write_drives(struct shell *s, uint8_t *to, uint32_t *count)
-{
-	uint64_t bytes = 0;
-
-	*count = s->drives;
-	for (uint32_t i = 0; i < s->drives; i++)
-		bytes += core_handover_drive(s->core, i, to ? to + bytes : NULL);
-	return bytes;
-}
-
 static uint64_t write_clients(struct shell *s, struct handover_client *to, uint32_t *count)
 {
 	struct handover_client one;
@@ -202,7 +170,6 @@ static int write_list(struct shell *s, int fd, uint64_t bytes)
 	h->list = (void *)to;
 	h->bytes = bytes;
 	part = write_contexts(s, to + sizeof(head), &head.contexts);
-	part += write_drives(s, to + sizeof(head) + part, &head.drives);
 	part += write_clients(s, (void *)(to + sizeof(head) + part), &head.clients);
 	if (part + sizeof(head) != bytes)
 		return -EMFILE;
@@ -215,14 +182,12 @@ void handover_leave(struct shell *s)
 {
 	struct handover *h = &s->handover;
 	uint64_t begun = time_now_ns(), bytes = sizeof(struct handover_head);
-	uint32_t contexts, drives, clients;
+	uint32_t contexts, clients;
 	int fd, rc;
 
-	join(h);
 	if (!s->loop.upgrade && !notify_keeps())
 		return;
 	bytes += write_contexts(s, NULL, &contexts);
-	bytes += write_drives(s, NULL, &drives);
 	bytes += write_clients(s, NULL, &clients);
 	fd = memfd_create("tier-handover", MFD_CLOEXEC);
 	rc = fd < 0 ? -errno : room(h, 2 + 2 * contexts + 2 * clients);
@@ -361,12 +326,7 @@ static int receive(struct handover *h)
 	return rc;
 }
 
-static uint64_t drive_bytes(const struct handover_drive *d)
-{
-	return sizeof(*d) + ((uint64_t)d->segments + d->segments % 2) * sizeof(uint32_t);
-}
-
-/* Contexts, drives and clients are as long as they say, and end where the list does. */
+/* Contexts and clients are as long as they say, and end where the list does. */
 static bool is_whole(const struct handover_head *head)
 {
 	uint64_t left = head->bytes - sizeof(*head);
@@ -381,14 +341,6 @@ static bool is_whole(const struct handover_head *head)
 			return false;
 		at += x->bytes;
 		left -= x->bytes;
-	}
-	for (uint32_t i = 0; i < head->drives; i++) {
-		const struct handover_drive *d = (const void *)at;
-
-		if (left < sizeof(*d) || drive_bytes(d) > left)
-			return false;
-		at += drive_bytes(d);
-		left -= drive_bytes(d);
 	}
 	return left == head->clients * sizeof(struct handover_client);
 }
@@ -415,8 +367,7 @@ static const char *judge(struct shell *s, int fd)
 	if (head == MAP_FAILED)
 		return "there is no memory to look at it";
 	h->list = head;
-	if (head->magic != HANDOVER_MAGIC || head->version > HANDOVER_VERSION ||
-	    head->version < HANDOVER_VERSION_LEAST)
+	if (head->magic != HANDOVER_MAGIC || head->version != HANDOVER_VERSION)
 		return "it is of another version";
 	if (head->taken)
 		return "a daemon took it, and ended without leaving another";
@@ -480,9 +431,9 @@ int handover_begin(struct shell *s)
 	return 0;
 }
 
-void handover_join(struct shell *s)
+void handover_end(struct shell *s)
 {
-	join(&s->handover);
+	drop(&s->handover);
 }
 
 /* ---- contexts ------------------------------------------------------------------------------ */
@@ -513,10 +464,9 @@ bool handover_has(const struct shell *s, const struct disk_context *spec)
 	return number_of(s, spec, &x) >= 0;
 }
 
-/* If the former index is of the size that it has now. */
-static const void *take_index(struct handover *h, uint32_t number, const struct mem_region *next)
+/* The context's index as the former daemon left it, of the size that it has now; NULL: none. */
+static const void *take_index(struct handover *h, uint32_t number, uint64_t bytes)
 {
-	uint64_t bytes = next->bytes;
 	int *fd = find(h, HANDOVER_INDEX, number);
 	struct stat st;
 	void *at;
@@ -530,40 +480,8 @@ static const void *take_index(struct handover *h, uint32_t number, const struct 
 		munmap(at, bytes);
 		return NULL;
 	}
-	h->index[number] = (struct handover_index){ at, *fd, next->addr };
+	h->index[number] = at;
 	return at;
-}
-
-/* Where the former index has memory the next one needs it soon: a page at a time costs thrice. */
-static void make_like(const struct handover_index *x, off_t bytes)
-{
-	off_t from, end = 0;
-
-	while (end < bytes && (from = lseek(x->fd, end, SEEK_DATA)) >= 0) {
-		end = lseek(x->fd, from, SEEK_HOLE);
-		for (; from < end; from += ABI_HUGE) { /* a call keeps mmap(2) waiting */
-			off_t left = end - from;
-
-			madvise(x->next + from, left < ABI_HUGE ? (size_t)left : ABI_HUGE,
-				MADV_POPULATE_WRITE);
-		}
-	}
-}
-
-static void *make_memory(void *shell)
-{
-	const struct shell *s = shell;
-	const struct handover *h = &s->handover;
-	uint64_t bytes, page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint8_t *at = core_recover_scatters(s->core, &bytes);
-	uint64_t skip = (page - (uintptr_t)at % page) % page;
-
-	if (bytes > page + skip)
-		madvise(at + skip, (bytes - skip) / page * page, MADV_POPULATE_WRITE);
-	for (uint32_t i = 0; i < h->list->contexts; i++)
-		if (h->index[i].at)
-			make_like(&h->index[i], (off_t)index_bytes(h->index[i].at));
-	return NULL;
 }
 
 void handover_memory(struct shell *s, const struct disk_context *spec,
@@ -579,37 +497,15 @@ void handover_memory(struct shell *s, const struct disk_context *spec,
 		return;
 	*fd = -1;
 	memory->at = 1 + ABI_CONTEXT_INDEX(x->id);
-	memory->former = take_index(&s->handover, (uint32_t)number, &made->index);
+	memory->former = take_index(&s->handover, (uint32_t)number, plan->index_bytes);
 	memory->former_slots = x->slots;
 	s->handover.taken[number] = true;
-}
-
-const struct handover_drive *handover_drive(const struct shell *s, const struct disk_super *super)
-{
-	const struct handover *h = &s->handover;
-	const struct handover_context *x = h->list ? first(h) : NULL;
-	const struct handover_drive *d;
-
-	for (uint32_t i = 0; h->list && i < h->list->contexts; i++)
-		x = behind(x);
-	d = (const void *)x;
-	for (uint32_t i = 0; h->list && i < h->list->drives; i++) {
-		const uint32_t *used = (const void *)(d + 1);
-		bool fits = d->store_id == super->store_id && d->segments == super->segment_count;
-
-		for (uint32_t k = 0; fits && k < d->segments; k++)
-			fits = used[k] <= super->summary_bytes && used[k] % DISK_SECTOR == 0;
-		if (fits)
-			return d;
-		d = (const void *)((const uint8_t *)d + drive_bytes(d));
-	}
-	return NULL;
 }
 
 /* Without a store no catalog names them. */
 int handover_contexts(struct shell *s)
 {
-	struct handover *h = &s->handover;
+	const struct handover *h = &s->handover;
 	const struct handover_context *x = h->list ? first(h) : NULL;
 	char why[FRONT_WHY_BYTES] = "";
 	uint32_t id;
@@ -623,8 +519,6 @@ int handover_contexts(struct shell *s)
 			log_warn(&s->log, "a context cannot be made again", x->spec.name, why,
 				 "errno=%d", -rc);
 	}
-	/* Beside recovery. Without a thread it is made where it is needed. */
-	h->threaded = h->list && !pthread_create(&h->thread, NULL, make_memory, s);
 	return 0;
 }
 
@@ -709,10 +603,6 @@ int handover_clients(struct shell *s)
 	if (rc)
 		log_error(&s->log, "leases of a client from before are not known", NULL,
 			  "start again: no memory is taken over then", "errno=%d", -rc);
-	/* Giving the former indexes back takes long: beside the loop, which is to answer. */
-	join(h);
-	h->threaded = !pthread_create(&h->thread, NULL, drop_beside, h);
-	if (!h->threaded)
-		drop(h);
+	handover_end(s);
 	return rc;
 }

@@ -371,16 +371,12 @@ int recover_flush(struct shell *s, const struct shell_drive *d)
 static int read_drive(struct shell *s, uint32_t drive, uint64_t *told)
 {
 	const struct shell_drive *d = &s->drive[drive];
-	const struct handover_drive *left = handover_drive(s, &d->super);
 	struct summaries *sm;
 	int rc = drive ? 0 : recover_flush(s, d);
 
 	if (rc)
 		return rc;
-	if (left)
-		core_recover_numbers(s->core, drive, left->sequence, left->lsn);
-	rc = summaries_open(&sm, s->drive_ops, d->device, &d->super,
-			    left ? (const uint32_t *)(left + 1) : NULL);
+	rc = summaries_open(&sm, s->drive_ops, d->device, &d->super);
 	if (rc)
 		return recover_explain(s, d, rc, "the segments cannot be read",
 				       "is there enough memory, and may it have threads?");

@@ -93,9 +93,7 @@ struct handover {
 	int socket; /* that listens; 0 = none */
 	uint32_t count;
 	bool *taken; /* the memory of a context of the list */
-	struct handover_index *index; /* ... and its index */
-	pthread_t thread; /* makes memory for the next ones, and then gives these back */
-	bool threaded;
+	const void **index; /* ... and its index, mapped; NULL = none was left */
 };
 
 struct shell {
@@ -166,8 +164,8 @@ void notify_barrier(void);
 
 /* handover.c (abi/handover.h). Steps of start-up: what was left is looked at; its contexts, ... */
 int handover_begin(struct shell *s);
+void handover_end(struct shell *s);
 int handover_contexts(struct shell *s);
-void handover_join(struct shell *s); /* undoes that: nothing goes on beside the loop */
 /* ... their blocks, behind recovery; its clients. Errors: the start has failed. */
 int handover_take(struct shell *s);
 int handover_clients(struct shell *s);
@@ -176,8 +174,6 @@ bool handover_has(const struct shell *s, const struct disk_context *spec);
 void handover_memory(struct shell *s, const struct disk_context *spec,
 		     const struct core_context_plan *plan, struct context_memory *made,
 		     struct core_context_memory *memory);
-/* How far the summaries of a drive go; NULL: nobody said. Until handover_clients. */
-const struct handover_drive *handover_drive(const struct shell *s, const struct disk_super *super);
 /* The loop is over: write the list down. Then, all else ended: to whom it goes. */
 void handover_leave(struct shell *s);
 void handover_send(struct shell *s);

@@ -677,7 +677,7 @@ static const struct step steps[] = {
 	{ "memory", begin_memory, end_memory },
 	{ "core", begin_core, end_core },
 	{ "contexts", begin_contexts, NULL },
-	{ "former contexts", handover_contexts, handover_join },
+	{ "former contexts", handover_contexts, NULL },
 	{ "segments", begin_segments, NULL },
 	{ "former blocks", handover_take, NULL },
 	{ "objects", objects_begin, objects_end },

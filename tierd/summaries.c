@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading summaries ahead; see summaries.h. Each thread has one buffer and reads every so many-th
- * segment into it, whenever the former one was taken: whole, unless a former daemon said how far it
- * goes, for a record that never came does not end a summary.
+ * segment into it, whenever the former one was taken: whole, for a record that never came does not
+ * end a summary.
  */
 #include "tierd/summaries.h"
 
@@ -28,7 +28,6 @@ struct summaries {
 	const struct drive_ops *ops;
 	struct drive *device;
 	struct disk_super super;
-	const uint32_t *used; /* NULL: all count */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* full, or over */
 	bool over;		/* under lock */
@@ -42,11 +41,10 @@ struct summaries {
 static int read_summary(const struct summaries *sm, uint8_t *summary, uint64_t segment)
 {
 	uint64_t offset = sm->super.segment_offset + segment * sm->super.segment_bytes;
-	uint64_t bytes = sm->used ? sm->used[segment] : sm->super.summary_bytes, at;
-	int first = bytes ? sm->ops->pread(sm->device, summary, bytes, offset) : 0;
+	uint64_t bytes = sm->super.summary_bytes, at;
+	int first = sm->ops->pread(sm->device, summary, bytes, offset);
 	uint32_t bad = 0;
 
-	memset(summary + bytes, 0, sm->super.summary_bytes - bytes);
 	if (!first)
 		return 0;
 	memset(summary, 0, bytes);
@@ -106,7 +104,7 @@ static int ahead_open(struct summaries *sm, struct ahead *a)
 }
 
 int summaries_open(struct summaries **out, const struct drive_ops *ops, struct drive *device,
-		   const struct disk_super *super, const uint32_t *used)
+		   const struct disk_super *super)
 {
 	struct summaries *sm = calloc(1, sizeof(*sm));
 	int rc = 0;
@@ -116,7 +114,6 @@ int summaries_open(struct summaries **out, const struct drive_ops *ops, struct d
 	sm->ops = ops;
 	sm->device = device;
 	sm->super = *super;
-	sm->used = used;
 	pthread_mutex_init(&sm->lock, NULL);
 	pthread_cond_init(&sm->changed, NULL);
 	for (uint32_t i = 0; i < AHEAD && rc == 0; i++)

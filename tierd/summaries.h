@@ -12,12 +12,9 @@
 
 struct summaries;
 
-/*
- * Begins to read. used: how many bytes of each segment's count, the rest are given as zeros; NULL:
- * all. Errors: -ENOMEM, of pthread_create.
- */
+/* Begins to read. Errors: -ENOMEM, of pthread_create. */
 int summaries_open(struct summaries **out, const struct drive_ops *ops, struct drive *device,
-		   const struct disk_super *super, const uint32_t *used);
+		   const struct disk_super *super);
 /*
  * The next segment's, valid until the next call; segments come in order, each once. *unread: 0, or
  * why it could not be read whole; sectors that could not are zeros.

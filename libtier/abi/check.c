@@ -81,7 +81,6 @@ AT(handover_context, spec, 64);
 SIZE(handover_block, 96);
 AT(handover_block, depth, 72);
 SIZE(handover_page, 16);
-SIZE(handover_drive, 32);
 SIZE(handover_client, 2112);
 AT(handover_client, attached, 64);
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a daemon that ends leaves for the next one: a list, in a memfd, of what lies in the CXL
- * memory of its contexts, how far its drives' summaries go, and of clients whose leases may outlive
- * it. Memory and indexes, the
+ * memory of its contexts, and of clients whose leases may outlive it. Memory and indexes, the
  * clients' regions and their pidfds are descriptors beside it, by names.
  *
  *   struct handover_head
  *   each context:  struct handover_context
  *                  each block: struct handover_block, struct handover_page[pages]
  *                  struct handover_page[places]: of no block, and maybe leased
- *   each drive:    struct handover_drive, uint32_t[segments], and one more if that is odd
  *   each client:   struct handover_client
  *
  * Life
@@ -22,8 +20,8 @@
  *   4. Old clients count as gone and not dead: their hazard words keep what they name.
  *
  * Invariants
- *   Y1  A list counts once, whole, and only in a version that the next daemon knows: magic, version
- *       and sum are right, and taken is 0. A daemon that ends in the middle leaves nothing.
+ *   Y1  A list counts once, whole, and only between daemons of one version of this format: magic,
+ *       version and sum are right, and taken is 0. A daemon that ends in the middle leaves nothing.
  *   Y2  A context's memory counts if the catalog has its uid, epoch and geometry, and if places lie
  *       there as they did: slabs of one size, a file of one length.
  *   Y3  What is not taken is a miss. No place that an old client may read becomes another's before
@@ -31,8 +29,6 @@
  *   Y4  Where a context's index was left, too, a block gets the slot and generation that it had, no
  *       other block ever has both, and the new index says the same life (abi/index.h): a client's
  *       references go on.
- *   Y5  Where its drive is listed, nothing that counts lies in a segment's summary behind so many
- *       bytes: zeros, or former lives. A segment that was in doubt has all of it.
  */
 #ifndef TIER_ABI_HANDOVER_H
 #define TIER_ABI_HANDOVER_H
@@ -40,8 +36,7 @@
 #include "libtier/abi/disk.h"
 
 #define HANDOVER_MAGIC 0x314f444e48524954ull /* "TIRHNDO1" */
-#define HANDOVER_VERSION 3u
-#define HANDOVER_VERSION_LEAST 2u /* that named no drives */
+#define HANDOVER_VERSION 2u
 #define HANDOVER_NAME_BYTES 32u
 
 /* Names of descriptors: one of these, and a context's or client's number in the list; its own: 0 */
@@ -59,7 +54,7 @@ struct handover_head {
 	uint32_t taken;
 	uint32_t contexts;
 	uint32_t clients;
-	uint32_t drives;
+	uint32_t reserved0;
 	uint64_t bytes; /* of all */
 	uint64_t boot_token;
 	uint64_t capacity; /* of CXL: a daemon with less takes nothing */
@@ -96,14 +91,6 @@ struct handover_page {
 	uint32_t page;   /* of its block, or one of the same size */
 	uint32_t crc;    /* D5; of a place: zero */
 }; /* 16 bytes */
-
-struct handover_drive {
-	uint64_t store_id;
-	uint64_t sequence; /* of the next life of a segment, and of the next record: what is */
-	uint64_t lsn;	   /* found behind the bytes below has lower ones */
-	uint32_t segments;
-	uint32_t reserved;
-}; /* 32 bytes, then of each segment: so many bytes of its summary count (Y5) */
 
 struct handover_client {
 	uint32_t uid, gid;

@@ -354,53 +354,19 @@ void device_void_torn(struct world *w, uint64_t sequence)
 	memset(w->stable + at, 0, DISK_SECTOR);
 }
 
-/*
- * What a handover says of the drives (abi/handover.h, Y5) is right of a crash too: bytes that it
- * does not count have nothing of a present life. So every second start reads as behind a handover.
- */
-void device_leave(struct world *w)
-{
-	for (uint32_t i = 0; w->result->crashes % 2 && i < w->drives; i++) {
-		w->told[i] = malloc(core_handover_drive(w->core, i, NULL));
-		assert(w->told[i]);
-		core_handover_drive(w->core, i, w->told[i]);
-	}
-}
-
-static void recover_segment(struct world *w, uint32_t drive, uint32_t segment, uint8_t *summary)
-{
-	const struct handover_drive *left = w->told[drive];
-	uint8_t *copy = aligned_alloc(DISK_SECTOR, w->super.summary_bytes);
-	uint64_t used = w->super.summary_bytes;
-
-	assert(copy);
-	if (left)
-		used = ((const uint32_t *)(left + 1))[segment];
-	memcpy(copy, summary, used);
-	memset(copy + used, 0, w->super.summary_bytes - used);
-	core_recover_segment(w->core, drive, segment, copy, w->super.summary_bytes);
-	free(copy);
-}
-
 void device_recover(struct world *w)
 {
 	struct core_recovery r;
-
-	for (uint32_t i = 0; i < w->drives; i++)
-		if (w->told[i])
-			core_recover_numbers(w->core, i, w->told[i]->sequence, w->told[i]->lsn);
 
 	for (uint32_t i = 0; i < w->drives * w->super.segment_count; i++) {
 		uint32_t drive = i / (uint32_t)w->super.segment_count;
 		uint32_t segment = i % (uint32_t)w->super.segment_count;
 		uint8_t *disk = w->disk + (uint64_t)drive * NVME_BYTES;
 
-		recover_segment(w, drive, segment, disk + w->super.segment_offset +
-							   segment * w->super.segment_bytes);
-	}
-	for (uint32_t i = 0; i < CORE_DRIVES_MAX; i++) {
-		free(w->told[i]);
-		w->told[i] = NULL;
+		core_recover_segment(
+			w->core, drive, segment,
+			disk + w->super.segment_offset + segment * w->super.segment_bytes,
+			w->super.summary_bytes);
 	}
 	core_recover_finish(w->core, &r);
 }

@@ -534,7 +534,6 @@ static void crash(struct world *w)
 {
 	w->result->crashes++;
 	w->crash_due = false;
-	device_leave(w);
 	shut(w);
 	device_crash(w);
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)

@@ -22,7 +22,6 @@
 
 #include <stdio.h>
 
-#include "libtier/abi/handover.h"
 #include "libtier/base/crc32c.h"
 #include "tests/sim/world.h"
 #include "tierd/core/io/sched.h"
@@ -321,8 +320,6 @@ struct world {
 	bool dead;         /* all but the first fail until the next crash */
 	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
 	uint8_t *disk;     /* what reads see */
-	/* Of each drive how far summaries go, by the core that ended; NULL: nobody says. */
-	struct handover_drive *told[CORE_DRIVES_MAX];
 	uint8_t *stable;   /* what survives a crash for sure */
 	uint8_t *unstable; /* by sector, see device.c */
 	uint8_t *lost;     /* by sector: it was taken, and is gone */
@@ -552,7 +549,6 @@ void device_crash(struct world *w);
 bool device_catalog(struct world *w, const struct disk_catalog **head,
 		    const struct disk_context **list);
 void device_void_torn(struct world *w, uint64_t sequence);
-void device_leave(struct world *w); /* while the core is there */
 void device_recover(struct world *w);
 
 #endif

@@ -596,10 +596,6 @@ int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void
 			 size_t bytes);
 /* After it was fed as zeros: it could not be read, and may be read at another start. */
 void core_recover_unread(struct core *c, uint32_t device, uint32_t segment);
-/* Before the first append; a former daemon's (abi/handover.h). */
-void core_recover_numbers(struct core *c, uint32_t device, uint64_t sequence, uint64_t lsn);
-/* Memory of the core's that recovery writes here and there, all of it if there are many records. */
-void *core_recover_scatters(struct core *c, uint64_t *bytes);
 struct core_recovery {
 	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
 	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */
@@ -616,8 +612,6 @@ int core_recover_finish(struct core *c, struct core_recovery *out);
  * pages' words back. Returns bytes; to NULL: how many it will be.
  */
 uint64_t core_handover_leave(struct core *c, uint32_t id, void *to);
-/* Likewise how far the summaries of a drive go. */
-uint64_t core_handover_drive(const struct core *c, uint32_t device, void *to);
 
 /*
  * After recovery, into a context of the same uid, epoch, geometry and index whose CXL memory is

@@ -175,23 +175,6 @@ uint64_t core_handover_leave(struct core *c, uint32_t id, void *memory)
 	return pen.bytes;
 }
 
-uint64_t core_handover_drive(const struct core *c, uint32_t device, void *memory)
-{
-	const struct drive *dv = c->drive[device];
-	uint32_t segments = (uint32_t)dv->super.segment_count;
-	struct pen pen = { .at = memory };
-	struct handover_drive *to = pen_take(&pen, sizeof(*to));
-	uint32_t *used = pen_take(&pen, (segments + segments % 2) * sizeof(*used));
-
-	if (!to)
-		return pen.bytes;
-	*to = (struct handover_drive){ .store_id = dv->super.store_id, .segments = segments };
-	store_numbers(dv->store, &to->sequence, &to->lsn);
-	for (uint32_t i = 0; i < segments; i++)
-		used[i] = store_summary_used(dv->store, i);
-	return pen.bytes;
-}
-
 /* ---- taking ------------------------------------------------------------------------------- */
 
 static uint32_t class_of_page(const struct context *x, uint32_t page)

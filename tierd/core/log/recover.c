@@ -322,11 +322,6 @@ void core_recover_unread(struct core *c, uint32_t device, uint32_t segment)
 	store_suspect(c->drive[device]->store, segment);
 }
 
-void core_recover_numbers(struct core *c, uint32_t device, uint64_t sequence, uint64_t lsn)
-{
-	store_go_on(c->drive[device]->store, sequence, lsn);
-}
-
 int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void *summary,
 			 size_t bytes)
 {

@@ -184,12 +184,6 @@ static uint64_t *place_of(const struct core *c, uint64_t uid, const uint8_t *key
 	return &c->recorded.lsn[z & (c->recorded.places - 1)];
 }
 
-void *core_recover_scatters(struct core *c, uint64_t *bytes)
-{
-	*bytes = c->recorded.places * sizeof(*c->recorded.lsn);
-	return c->recorded.lsn;
-}
-
 /* A record of this lsn names the key, or will once it is written. */
 void recorded_add(struct core *c, const struct context *x, const uint8_t *key, uint64_t lsn)
 {

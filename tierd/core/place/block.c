@@ -28,8 +28,6 @@ uint32_t block_new(struct context *x, const uint8_t *key)
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	m = &x->meta[slot];
-	/* Written first: read first a place without memory costs two faults instead of one. */
-	atomic_store_relaxed_u32(&m->prev, ABI_SLOT_NONE);
 	assert(!m->use && m->tenant == TENANT_NONE && m->owner == LEDGER_NONE);
 	memset(m, 0, sizeof(*m));
 	m->prev = m->next = ABI_SLOT_NONE;

@@ -54,7 +54,6 @@ int former_open(struct former **out, struct index *ix, const void *memory, uint6
 		ix->block[i].generation = f->ix.block[i].generation;
 	}
 	ix->slots_used = slots;
-	index_widen(ix, h->bucket_count);
 	ix->header->life = h->life ? h->life : h->boot_token;
 	*out = f;
 	return 0;

@@ -136,15 +136,9 @@ void index_format(struct index *ix, void *memory, const struct abi_index_header 
 		.free_head = ABI_SLOT_NONE,
 	};
 	assert(header->buckets_max >= BUCKETS_FIRST);
-	index_widen(ix, BUCKETS_FIRST);
-}
-
-void index_widen(struct index *ix, uint64_t buckets)
-{
-	assert(buckets >= ix->header->bucket_count && buckets <= ix->header->buckets_max);
-	for (uint64_t i = ix->header->bucket_count; i < buckets; i++)
+	for (uint32_t i = 0; i < BUCKETS_FIRST; i++)
 		line_clear(&ix->bucket[i]);
-	atomic_store_release_u64(&ix->header->bucket_count, buckets);
+	atomic_store_release_u64(&ix->header->bucket_count, BUCKETS_FIRST);
 }
 
 /* ---- slots -------------------------------------------------------------------------------- */

@@ -39,9 +39,6 @@ void index_plan(struct abi_index_header *header, const struct abi_geometry *geom
 void index_format(struct index *ix, void *memory, const struct abi_index_header *header,
 		  const struct abi_geometry *geometry);
 
-/* Of an empty index: it has so many bucket lines, as if it had grown to them. */
-void index_widen(struct index *ix, uint64_t buckets);
-
 /* A free slot, or ABI_SLOT_NONE when all blocks_max are in use. */
 uint32_t index_slot_alloc(struct index *ix);
 

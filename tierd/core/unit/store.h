@@ -283,15 +283,6 @@ int store_recover(struct store *s, uint32_t segment, const void *summary, size_t
  */
 void store_mend(const struct store *s, void *summary, size_t bytes, bool header);
 
-/*
- * For whoever reads the store back when this one has ended, and has waited for its writes: bytes of
- * a segment's summary behind which there are zeros and former lives only; numbers that are higher
- * than theirs. All of it where that is in doubt. store_go_on: before the first append.
- */
-uint32_t store_summary_used(const struct store *s, uint32_t segment);
-void store_numbers(const struct store *s, uint64_t *sequence, uint64_t *lsn);
-void store_go_on(struct store *s, uint64_t sequence, uint64_t lsn);
-
 /* After the last segment: each stream goes on with the newest segment of its own that was open. */
 void store_resume(struct store *s);
 

@@ -328,31 +328,6 @@ static void find_end(const struct store *s, const struct summary *m, struct stor
 	g->unfinished = g->header_done = g->lsn_first && m->bytes == s->super.summary_bytes;
 }
 
-/* A header that is not known to be written may have left the former life's there. */
-uint32_t store_summary_used(const struct store *s, uint32_t segment)
-{
-	const struct store_segment *g = &s->segment[segment];
-
-	assert(segment < s->segment_count && s->super.summary_bytes <= UINT32_MAX);
-	if (!g->suspect && !g->sequence)
-		return 0; /* never used */
-	return (uint32_t)(g->suspect || !g->header_done ? s->super.summary_bytes : g->record_next);
-}
-
-void store_numbers(const struct store *s, uint64_t *sequence, uint64_t *lsn)
-{
-	*sequence = s->next_sequence;
-	*lsn = s->set->next_lsn;
-}
-
-void store_go_on(struct store *s, uint64_t sequence, uint64_t lsn)
-{
-	if (s->next_sequence < sequence && sequence < STORE_NUMBER_MAX)
-		s->next_sequence = sequence;
-	if (s->set->next_lsn < lsn && lsn < STORE_NUMBER_MAX)
-		s->set->next_lsn = lsn;
-}
-
 static void tombs_seen(struct store_segment *g, const struct store_view *v)
 {
 	assert(v->head->block_count > 0);
