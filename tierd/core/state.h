@@ -144,6 +144,14 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 	return c->drives && x->plan.quota[ABI_TIER_NVME];
 }
 
+/* What an event, or a turn's scan of hazard words, came to. */
+static inline void core_looked_at(struct core *c, uint32_t items)
+{
+	c->metrics.items += items;
+	if (items > c->metrics.event_items_most)
+		c->metrics.event_items_most = items;
+}
+
 /* The device that has what is of the store as a whole; NULL = there is no NVMe tier. */
 static inline struct drive *core_home(const struct core *c)
 {
