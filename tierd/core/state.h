@@ -194,7 +194,7 @@ static inline uint64_t core_lsn(const struct core *c)
 	return c->drives ? store_lsn(core_home(c)->store) : 0;
 }
 
-/* Dirty bytes of a context: beyond them durable puts wait. */
+/* Dirty bytes of a context: beyond them no durable put begins, and no other one is taken. */
 static inline uint64_t dirty_limit(const struct core *c, const struct context *x)
 {
 	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
