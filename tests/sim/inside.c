@@ -133,9 +133,12 @@ bool inside_no_room(struct world *w, const struct ask *a, uint32_t tier)
 		else if (!is_free_to_go(w->core, in, slot, tier))
 			need[salt] += there(in, slot, tier);
 	}
-	for (uint32_t n = a->first; n < a->first + a->count; n++)
-		if (x->hard[world_salt(n)][tier] && need[world_salt(n)] > x->hard[world_salt(n)][tier])
+	for (uint32_t n = a->first; n < a->first + a->count; n++) {
+		uint64_t hard = x->hard[world_salt(n)][tier];
+
+		if (hard && need[world_salt(n)] > hard)
 			return true;
+	}
 	return false;
 }
 
