@@ -44,6 +44,7 @@ int bench_durable(struct bench *b);
 int bench_index(struct bench *b);
 int bench_recover(struct bench *b);
 int bench_upgrade(struct bench *b);
+int bench_live(struct bench *b);
 int bench_clean(struct bench *b);
 int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);

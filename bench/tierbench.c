@@ -48,6 +48,8 @@ static const struct bench_workload workloads[] = {
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 	{ "upgrade", "the daemon started anew under a client: longest answer, pages kept",
 	  bench_upgrade },
+	{ "live", "a swap of policies, one more client, on a context of 10^6 pages",
+	  bench_live },
 	{ "replay", "hits of every eviction policy on the trace, beside the optimum",
 	  bench_replay },
 	{ "quota", "hits that a steady tenant loses beside a scan", bench_quota },
