@@ -143,7 +143,7 @@ static void one_round(int owner, const uint8_t *seen, uint32_t *busy)
 {
 	int fd = share(owner, 7), other = share(owner, 8);
 	int grant = (int)ask(owner, TIER_MEM_GRANT, 2, 2, NULL);
-	pid_t reader = faulter(fd, 0, 2, false, below(2) ? OFTEN : NEVER);
+	pid_t reader = below(2) ? faulter(fd, 0, 2, false, OFTEN) : faulter(fd, 0, 1, false, NEVER);
 	pid_t stays = faulter(other, 0, 2, false, OFTEN);
 	pid_t writer = faulter(grant, 2, 1, true, below(2) ? OFTEN : NEVER);
 	pid_t pins = below(2) ? pinner(grant) : 0;
