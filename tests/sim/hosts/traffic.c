@@ -100,6 +100,7 @@ static void job_end(struct fleet *f, struct host *h, struct job *j, int error)
 		peer_failed(p, fleet_clock(f, h), "failed");
 		h->failed[j->link->to] = true;
 	}
+	h->view.lost += error && j->says_bytes;
 	j->link->closed = true;
 	j->busy = false;
 }
