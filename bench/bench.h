@@ -64,6 +64,7 @@ int bench_peers_flash(struct bench *b);
 int bench_peers_restart(struct bench *b);
 int bench_hosts(struct bench *b);
 int bench_homes(struct bench *b);
+int bench_beside(struct bench *b);
 int bench_fleet(struct bench *b);
 int bench_objects(struct bench *b);
 /* tierbench objects-calls WHAT FOLDER: bench_objects runs it as a program that knows no tier. */

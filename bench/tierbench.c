@@ -57,6 +57,7 @@ static const struct bench_workload workloads[] = {
 	{ "churn", "usable space over a simulated day; memory handed on under leases",
 	  bench_churn },
 	{ "hosts", "a prefix from another host, beside a socket, OpenSSL, Redis", bench_hosts },
+	{ "beside", "model: single pages from NVMe while two hosts pull", bench_beside },
 	{ "homes", "model: who holds what, in a fleet of 1,000 hosts", bench_homes },
 	{ "fleet", "model: what 4 to 16 hosts find together on the trace, beside one",
 	  bench_fleet },
