@@ -20,6 +20,7 @@ struct bench {
 	const char *built; /* where it is built: `make setup-peers` leaves its programs there */
 	const char *trace; /* bench/data/... */
 	bool quick;
+	bool light; /* no peers that take gigabytes to install */
 	bool real; /* replay: also through a daemon */
 	uint32_t rounds;
 	struct tick tick;

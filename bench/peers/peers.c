@@ -126,6 +126,8 @@ uint8_t *peer_memory(int *fd, uint64_t bytes)
 
 int peer_open(struct peer *p)
 {
+	if (p->spec.bench->light && p->ops->install)
+		return -ECANCELED;
 	return p->ops->needs && !process_there(p->ops->needs) ? -ENOENT : p->ops->open(p);
 }
 
@@ -134,6 +136,8 @@ void peer_why(char why[BENCH_TEXT], const struct peer_ops *ops, int error)
 	if (error == -ENOENT || error == -ENODEV)
 		snprintf(why, BENCH_TEXT, "%s is not installed (%s)", ops->name,
 			 ops->install ? ops->install : "make setup-peers");
+	else if (error == -ECANCELED)
+		snprintf(why, BENCH_TEXT, "%s is left out by --light (FULL=1)", ops->name);
 	else
 		snprintf(why, BENCH_TEXT, "%s: %s", ops->name,
 			 error == -EBADMSG ? "WRONG BYTES were read" : strerror(-error));
