@@ -104,8 +104,8 @@ void bench_print_head(FILE *to);
 void bench_print_row(FILE *to, const struct bench_row *row);
 
 /*
- * All notes, points and rows as a JSON array, with what each round came to, into a file that appears
- * whole or not at all. Negative errno.
+ * All notes, points and rows as a JSON array, with what each round came to, into a file that
+ * appears whole or not at all. Negative errno.
  */
 int bench_write_json(const struct bench_results *results, const char *path);
 
