@@ -23,6 +23,7 @@ struct bench {
 	bool light; /* no peers that take gigabytes to install */
 	bool real; /* replay: also through a daemon */
 	uint32_t rounds;
+	uint32_t block_bytes; /* peers: of this size alone; 0 = all of its sizes */
 	struct tick tick;
 	struct bench_results *results;
 };

@@ -92,6 +92,7 @@ static int usage(void)
 	      "  --tierd FILE       the daemon (default: beside this program)\n"
 	      "  --trace FILE       the request trace (default: the project's); replay: also\n"
 	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them)\n"
+	      "  --block SIZE       peers: blocks of this size alone, 64KiB times 1 to 1024\n"
 	      "  --real             replay: also through a daemon, every byte verified\n",
 	      stdout);
 	return 0;
@@ -178,6 +179,20 @@ static int take_rounds(struct arguments *a, const char *text)
 	return 0;
 }
 
+static int take_block(struct arguments *a, const char *text)
+{
+	uint64_t bytes;
+
+	if (units_parse_bytes(text, &bytes) || bytes < 65536 || bytes > 64u << 20 ||
+	    bytes % 65536) {
+		fprintf(stderr, "tierbench: --block %s: write a multiple of 64KiB, at most 64MiB\n",
+			text);
+		return -EINVAL;
+	}
+	a->bench.block_bytes = (uint32_t)bytes;
+	return 0;
+}
+
 /* The figures are written at the end of a long run: that they cannot be is said before it. */
 static int take_json(struct arguments *a, const char *path)
 {
@@ -197,7 +212,7 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 	static const struct option options[] = {
 		{ "only", 1, NULL, 'o' },   { "json", 1, NULL, 'j' },  { "dir", 1, NULL, 'd' },
 		{ "quick", 0, NULL, 'q' },  { "tierd", 1, NULL, 't' }, { "trace", 1, NULL, 'r' },
-		{ "light", 0, NULL, 'l' },
+		{ "light", 0, NULL, 'l' },  { "block", 1, NULL, 'b' },
 		{ "rounds", 1, NULL, 'n' }, { "real", 0, NULL, 'R' },  { "help", 0, NULL, 'h' },
 		{ 0 },
 	};
@@ -221,6 +236,8 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 			a->bench.tierd = optarg;
 		else if (c == 'r')
 			a->bench.trace = optarg;
+		else if (c == 'b')
+			error = take_block(a, optarg);
 		else if (c == 'n')
 			error = take_rounds(a, optarg);
 		else

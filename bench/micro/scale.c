@@ -350,6 +350,7 @@ static int judge(struct bench *b, struct pool *p)
 static int by_blocks(struct bench *b)
 {
 	static const char *const size[] = { "10^4", "10^5", "10^6", "10^7" };
+	static const char *const set[] = { "index.size=6GiB", NULL };
 	uint32_t blocks = 10000;
 	int error = 0;
 
@@ -360,7 +361,8 @@ static int by_blocks(struct bench *b)
 						.page_bytes = SMALL_BYTES,
 						.page_align = SMALL_BYTES,
 						.blocks = blocks,
-						.blocks_max = blocks + SMALL_MORE };
+						.blocks_max = blocks + SMALL_MORE,
+						.set = set };
 		struct outcome o;
 		struct pool p;
 
