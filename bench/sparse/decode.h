@@ -41,7 +41,7 @@ struct decode {
 	uint64_t layer_ns; /* of a layer that is waited for; 0 = not */
 	bool settle; /* a step begins when all that was asked for has come */
 	uint32_t asked; /* requests under way */
-	/* What came of it: pages needed, of these not in memory, in HBM; outputs that differ; time. */
+	/* What came of it: pages needed, of these not in memory, in HBM; outputs that differ. */
 	uint64_t looks, surprises, from_hbm, outputs, wrong, ns;
 	struct tier_lease lease[DECODE_LAYER_PAGES], late[DECODE_LAYER_PAGES];
 	struct tier_page page[DECODE_LAYER_PAGES], missing[DECODE_LAYER_PAGES];

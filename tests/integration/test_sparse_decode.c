@@ -1,7 +1,8 @@
 /*
  * Sparse decode over tiers (bench/sparse/decode.c) computes the same bits as from memory: when the
  * daemon is killed between steps, when somebody else makes blocks leave under the reader, and from
- * HBM (memory here), CXL and NVMe in one step. A wrong page shows, so that equal outputs mean something.
+ * HBM (memory here), CXL and NVMe in one step. A wrong page shows, so that equal outputs mean
+ * something.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -187,7 +188,7 @@ static void test_evicted_under_the_reader(void **state)
 	assert_true(sum[2] > 0);
 }
 
-/* Pages that were asked for are read from HBM, others from CXL, or from NVMe when they are needed. */
+/* What was asked for is read from HBM, the rest from CXL, or from NVMe when it is needed. */
 static void test_read_from_three_tiers(void **state)
 {
 	struct world *w = *state;
