@@ -131,7 +131,7 @@ static int client(const struct pool *from, struct shared *s, uint32_t i)
 
 	if (read(s->attach[0], &token, 1) != 1)
 		return 1;
-	error = pool_attach(&p, from);
+	error = pool_join(&p, from);
 	__atomic_fetch_add(&s->ready, 1, __ATOMIC_ACQ_REL);
 	if (!error && read(s->go[0], &token, 1) == 1)
 		error = ask(&p, s, i);
