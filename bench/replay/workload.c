@@ -93,7 +93,7 @@ static void table_row(const char *name, const struct outcome *o)
 /* ---- judged -------------------------------------------------------------------------------- */
 
 struct judged {
-	uint32_t percent; /* 0: the smallest store there can be, and another size has it */
+	uint32_t percent;
 	char size[REPLAY_SIZE_TEXT]; /* as rows say it */
 	struct outcome lru, mine, optimum;
 	struct outcome hits; /* mine, with all depths worth the same */
@@ -194,11 +194,6 @@ static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 	return error;
 }
 
-static uint64_t capacity_of(const struct replays *r, uint32_t size)
-{
-	return replay_capacity(r->p.trace->distinct * replay_percent[size] / 100);
-}
-
 static int replay_all(struct replays *r)
 {
 	struct judged at[REPLAY_SIZES] = { 0 };
@@ -211,11 +206,10 @@ static int replay_all(struct replays *r)
 	printf("hits: of blocks, of bytes (the tokens' KV: a last block may be partly filled), of\n"
 	       "operations that were not done again (Llama-3.1-8B: replay.h)\n");
 	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
-		if (i + 1 == REPLAY_SIZES || capacity_of(r, i) != capacity_of(r, i + 1))
-			error = replay_size(r, replay_percent[i], &at[i]);
+		error = replay_size(r, replay_percent[i], &at[i]);
 	printf("\n");
 	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
-		error = at[i].percent ? judge_size(r, &at[i]) : 0;
+		error = judge_size(r, &at[i]);
 	return error;
 }
 
