@@ -35,7 +35,7 @@ help: ##       this text
 	@echo '  O=DIR                               where to build (default build)'
 	@echo "  TESTS='NAME...'                     run only these tests (make check)"
 	@echo "  ONLY='NAME...' JSON=FILE            make bench: which, and where to write figures"
-	@echo '  FULL=1                              the long form of make demo'
+	@echo '  FULL=1                              the long form of make demo and make bench'
 	@echo '  PREFIX=DIR DESTDIR=DIR              where make install puts things (/usr/local)'
 
 .PHONY: setup
@@ -57,7 +57,7 @@ test: setup ##       setup, build all variants, run every test; ends "N passed, 
 tests: ##      build the test programs of VARIANT, do not run them
 check: ##      run the tests of VARIANT only (TESTS='test_base_crc32c ...' for some)
 tidy: ##       check the source against the budgets of docs (tests/tidy)
-bench: ##      run build/plain/tierbench (ONLY=, JSON=), compare with the last run
+bench: ##      all figures, quick (FULL=1: full), and beside the last run (ONLY=, JSON=)
 install: ##    install under DESTDIR PREFIX
 uninstall: ##  remove exactly what install put there
 gpu-check: ##  what needs a GPU; in small, on what stands in for one, where there is none
@@ -174,7 +174,8 @@ BENCH_JSON = $(or $(JSON),$(O)/bench/$(shell date +%Y-%m-%d-%H%M%S).json)
 bench: all-plain
 	@mkdir -p $(O)/bench
 	@before=$$(cat $(O)/bench/last 2>/dev/null); json='$(BENCH_JSON)'; \
-	$(O)/plain/tierbench --json "$$json" $(ONLY) && echo "$$json" >$(O)/bench/last && \
+	$(O)/plain/tierbench $(if $(FULL),,--quick --light --rounds 7) --json "$$json" $(ONLY) && \
+	echo "$$json" >$(O)/bench/last && \
 	bench/page "$$json" -o $(O)/bench/page.html && echo "drawn: $(O)/bench/page.html" && \
 	if [ -f "$$before" ]; then echo "beside $$before:"; \
 		bench/compare "$$before" "$$json" || [ $$? = 1 ]; fi

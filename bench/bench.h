@@ -20,8 +20,10 @@ struct bench {
 	const char *built; /* where it is built: `make setup-peers` leaves its programs there */
 	const char *trace; /* bench/data/... */
 	bool quick;
+	bool light; /* no peers that take gigabytes to install */
 	bool real; /* replay: also through a daemon */
 	uint32_t rounds;
+	uint32_t block_bytes; /* peers: of this size alone; 0 = all of its sizes */
 	struct tick tick;
 	struct bench_results *results;
 };

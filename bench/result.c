@@ -135,6 +135,25 @@ int bench_note(struct bench_results *results, const char *workload, const char *
 	return 0;
 }
 
+int bench_point(struct bench_results *results, const struct bench_plot *plot, const char *curve,
+		double x, double y)
+{
+	struct bench_point *bigger =
+		reallocarray(results->point, results->points + 1, sizeof(*bigger));
+	struct bench_point *point;
+
+	if (!bigger)
+		return -ENOMEM;
+	results->point = bigger;
+	point = &bigger[results->points++];
+	*point = (struct bench_point){ .x = x, .y = y };
+	snprintf(point->workload, sizeof(point->workload), "%s", plot->workload);
+	snprintf(point->x_name, sizeof(point->x_name), "%s", plot->x_name);
+	snprintf(point->y_name, sizeof(point->y_name), "%s", plot->y_name);
+	snprintf(point->curve, sizeof(point->curve), "%s", curve);
+	return 0;
+}
+
 /* Three significant digits, or a dash. */
 static const char *number(char text[16], double value)
 {
@@ -195,18 +214,34 @@ static json_t *row_json(const struct bench_row *row)
 			 rounds_json(&row->peer_rounds));
 }
 
-int bench_write_json(const struct bench_results *results, const char *path)
+/* What precedes the rows. */
+static int add_notes(const struct bench_results *results, json_t *all)
 {
-	json_t *all = json_array();
-	char *temporary = NULL;
 	int error = 0;
 
 	for (uint32_t i = 0; i < results->notes && !error; i++) {
 		const struct bench_note *n = &results->note[i];
 		json_t *note = json_pack("{ss ss}", "workload", n->workload, "note", n->text);
 
-		error = json_array_append_new(all, note) ? -ENOMEM : 0;
+		error = json_array_append_new(all, note);
 	}
+	for (uint32_t i = 0; i < results->points && !error; i++) {
+		const struct bench_point *p = &results->point[i];
+
+		error = json_array_append_new(
+			all, json_pack("{ss ss ss ss so so}", "workload", p->workload, "curve",
+				       p->curve, "x_name", p->x_name, "y_name", p->y_name, "x",
+				       json_number(p->x), "y", json_number(p->y)));
+	}
+	return error ? -ENOMEM : 0;
+}
+
+int bench_write_json(const struct bench_results *results, const char *path)
+{
+	json_t *all = json_array();
+	char *temporary = NULL;
+	int error = add_notes(results, all);
+
 	for (uint32_t i = 0; i < results->count && !error; i++)
 		error = json_array_append_new(all, row_json(&results->row[i])) ? -ENOMEM : 0;
 	if (!error && asprintf(&temporary, "%s.new", path) < 0)
@@ -225,6 +260,7 @@ void bench_results_free(struct bench_results *results)
 	for (uint32_t i = 0; i < results->notes; i++)
 		free(results->note[i].text);
 	free(results->note);
+	free(results->point);
 	free(results->row);
 	*results = (struct bench_results){ 0 };
 }

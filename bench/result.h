@@ -44,11 +44,23 @@ struct bench_note {
 	char *text;
 };
 
+/* What a picture of curves shows: y over x, both logarithmic. */
+struct bench_plot {
+	const char *workload, *x_name, *y_name;
+};
+
+struct bench_point {
+	char workload[16], x_name[24], y_name[24], curve[BENCH_TEXT];
+	double x, y;
+};
+
 struct bench_results {
 	struct bench_row *row;
 	uint32_t count, room;
 	struct bench_note *note;
 	uint32_t notes;
+	struct bench_point *point;
+	uint32_t points;
 	bool quiet; /* rows are not printed: the workload has a table of its own */
 };
 
@@ -78,6 +90,10 @@ int bench_judge_missing(struct bench_results *results, const struct bench_figure
 int bench_note(struct bench_results *results, const char *workload, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Keep a point of a curve for the page; nothing is printed. x and y above 0. Errors: -ENOMEM. */
+int bench_point(struct bench_results *results, const struct bench_plot *plot, const char *curve,
+		double x, double y);
+
 enum bench_verdict bench_verdict_of(const struct bench_goal *goal, double low, double high);
 const char *bench_verdict_name(enum bench_verdict verdict);
 
@@ -88,8 +104,8 @@ void bench_print_head(FILE *to);
 void bench_print_row(FILE *to, const struct bench_row *row);
 
 /*
- * All notes and rows as a JSON array, with what each round came to, into a file that appears whole
- * or not at all. Negative errno.
+ * All notes, points and rows as a JSON array, with what each round came to, into a file that
+ * appears whole or not at all. Negative errno.
  */
 int bench_write_json(const struct bench_results *results, const char *path);
 

@@ -19,6 +19,7 @@
 #include "bench/bench.h"
 #include "bench/demo.h"
 #include "libtier/base/cleanup.h"
+#include "libtier/base/time.h"
 #include "libtier/base/units.h"
 
 static const struct bench_workload workloads[] = {
@@ -89,10 +90,12 @@ static int usage(void)
 	      "  --json FILE        write one row a figure\n"
 	      "  --dir DIR          where stores and sockets lie meanwhile ($TMPDIR, /tmp)\n"
 	      "  --quick            smaller sizes: no 10^7, less data\n"
+	      "  --light            no peers that take gigabytes to install (LMCache)\n"
 	      "  --rounds N         rounds of each figure, at least 7 (default 9)\n"
 	      "  --tierd FILE       the daemon (default: beside this program)\n"
 	      "  --trace FILE       the request trace (default: the project's); replay: also\n"
 	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them)\n"
+	      "  --block SIZE       peers: blocks of this size alone, 64KiB times 1 to 1024\n"
 	      "  --real             replay: also through a daemon, every byte verified\n",
 	      stdout);
 	return 0;
@@ -179,6 +182,20 @@ static int take_rounds(struct arguments *a, const char *text)
 	return 0;
 }
 
+static int take_block(struct arguments *a, const char *text)
+{
+	uint64_t bytes;
+
+	if (units_parse_bytes(text, &bytes) || bytes < 65536 || bytes > 64u << 20 ||
+	    bytes % 65536) {
+		fprintf(stderr, "tierbench: --block %s: write a multiple of 64KiB, at most 64MiB\n",
+			text);
+		return -EINVAL;
+	}
+	a->bench.block_bytes = (uint32_t)bytes;
+	return 0;
+}
+
 /* The figures are written at the end of a long run: that they cannot be is said before it. */
 static int take_json(struct arguments *a, const char *path)
 {
@@ -198,6 +215,7 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 	static const struct option options[] = {
 		{ "only", 1, NULL, 'o' },   { "json", 1, NULL, 'j' },  { "dir", 1, NULL, 'd' },
 		{ "quick", 0, NULL, 'q' },  { "tierd", 1, NULL, 't' }, { "trace", 1, NULL, 'r' },
+		{ "light", 0, NULL, 'l' },  { "block", 1, NULL, 'b' },
 		{ "rounds", 1, NULL, 'n' }, { "real", 0, NULL, 'R' },  { "help", 0, NULL, 'h' },
 		{ 0 },
 	};
@@ -213,12 +231,16 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 			a->bench.dir = optarg;
 		else if (c == 'q')
 			a->bench.quick = true;
+		else if (c == 'l')
+			a->bench.light = true;
 		else if (c == 'R')
 			a->bench.real = true;
 		else if (c == 't')
 			a->bench.tierd = optarg;
 		else if (c == 'r')
 			a->bench.trace = optarg;
+		else if (c == 'b')
+			error = take_block(a, optarg);
 		else if (c == 'n')
 			error = take_rounds(a, optarg);
 		else
@@ -255,6 +277,20 @@ static void head(void)
 	fflush(stdout);
 }
 
+/* Its share of the run is told beside its figures. */
+static int run_workload(struct bench *b, const struct bench_workload *w)
+{
+	uint64_t from = time_now_ns();
+	int error = w->run(b);
+
+	if (error)
+		fprintf(stderr, "tierbench: %s could not be measured\n", w->name);
+	else
+		error = bench_note(b->results, w->name, "took %.0f s",
+				   (double)(time_now_ns() - from) / 1e9);
+	return error;
+}
+
 static int run(struct arguments *a)
 {
 	struct bench_results results = { 0 };
@@ -266,10 +302,8 @@ static int run(struct arguments *a)
 	for (size_t i = 0; i < WORKLOADS; i++) {
 		if (a->selection.any && !a->selection.wanted[i])
 			continue;
-		if (workloads[i].run(&a->bench)) {
-			fprintf(stderr, "tierbench: %s could not be measured\n", workloads[i].name);
+		if (run_workload(&a->bench, &workloads[i]))
 			status = 1;
-		}
 	}
 	error = a->json ? bench_write_json(&results, a->json) : 0;
 	if (error)

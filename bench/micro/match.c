@@ -127,6 +127,19 @@ static int measure_size(struct bench *b, uint32_t blocks, struct outcome *out)
 	return error ? bench_failed("match", error) : 0;
 }
 
+static int points(struct bench *b, uint32_t blocks, const struct outcome *at)
+{
+	static const struct bench_plot plot = { "match", "blocks", "ns a key" };
+	int error = bench_point(b->results, &plot, "one of 8,192", blocks,
+				sample_summarise(&at->batch).median);
+
+	if (!error)
+		error = bench_point(b->results, &plot, "one key", blocks,
+				    sample_summarise(&at->single).median);
+	return error ? error : bench_point(b->results, &plot, "a step of the chase", blocks,
+					   sample_summarise(&at->chase).median);
+}
+
 static int judge_size(struct bench *b, const char *size, const struct outcome *small,
 		      const struct outcome *at)
 {
@@ -167,6 +180,8 @@ int bench_match(struct bench *b)
 
 	bench_say("match: %u rounds of each size come first and do not count", WARM_ROUNDS);
 	error = measure_size(b, sizes[0].blocks, &small);
+	if (!error)
+		error = points(b, sizes[0].blocks, &small);
 	for (uint32_t i = 1; i < (b->quick ? 3u : 4u) && !error; i++) {
 		struct outcome out = { .batch.count = 0 };
 
@@ -176,6 +191,8 @@ int bench_match(struct bench *b)
 		error = measure_size(b, sizes[i].blocks, &out);
 		if (!error)
 			error = judge_size(b, sizes[i].text, &small, &out);
+		if (!error)
+			error = points(b, sizes[i].blocks, &out);
 	}
 	return error;
 }

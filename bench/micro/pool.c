@@ -313,7 +313,7 @@ static int attach(struct pool *p)
 		error = tier_context_open(p->t, p->spec.name, NULL, &p->c);
 	if (!error)
 		error = tier_reader_open(p->t, &p->r);
-	if (!error)
+	if (!error && !p->block)
 		error = pool_find(p);
 	if (error)
 		pool_detach(p);
@@ -323,6 +323,13 @@ static int attach(struct pool *p)
 int pool_attach(struct pool *p, const struct pool *from)
 {
 	*p = (struct pool){ .bench = from->bench, .spec = from->spec, .service = from->service };
+	return attach(p);
+}
+
+int pool_join(struct pool *p, const struct pool *from)
+{
+	*p = (struct pool){ .bench = from->bench, .spec = from->spec, .service = from->service,
+			    .block = from->block };
 	return attach(p);
 }
 

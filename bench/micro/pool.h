@@ -56,6 +56,8 @@ int pool_restart(struct pool *p);
 
 /* Another connection of this process or a child to the pool's daemon and context, with blocks. */
 int pool_attach(struct pool *p, const struct pool *from);
+/* The same in a child that was forked since: it need not look the blocks up again. */
+int pool_join(struct pool *p, const struct pool *from);
 void pool_detach(struct pool *p);
 
 /* Delete the puts that began with these blocks, and put them again, durably. */

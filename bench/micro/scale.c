@@ -19,11 +19,15 @@
 #include "libtier/base/atomic.h"
 #include "libtier/base/hist.h"
 #include "libtier/base/time.h"
+#include "libtier/base/units.h"
 
 #define CLIENTS_MAX 255u
 #define BLOCKS 1000u
-#define PAGES_PER_BLOCK 4u
+#define PAGES_PER_BLOCK 4u /* small blocks: 1 */
 #define PAGE_BYTES 16384u
+#define SMALL_BYTES 512u /* of a page, where there are many */
+#define SMALL_CLIENTS 4u
+#define SMALL_MORE 200000u /* blocks that clients put */
 #define FETCH_PAGES 4u
 #define LEASE_PAGES 16u
 #define PUT_EVERY 10u
@@ -59,8 +63,8 @@ static int lease_some(struct pool *p, uint64_t *random)
 
 	for (uint32_t i = 0; i < LEASE_PAGES; i++)
 		page[i] = (struct tier_page){
-			.block = p->block[bench_random_below(random, BLOCKS)],
-			.page = bench_random_below(random, PAGES_PER_BLOCK),
+			.block = p->block[bench_random_below(random, p->spec.blocks)],
+			.page = bench_random_below(random, p->spec.pages_per_block),
 		};
 	n = tier_lease_pages(p->r, p->c, page, LEASE_PAGES, 0, lease);
 	if (n >= 0)
@@ -76,8 +80,8 @@ static int fetch_some(struct pool *p, uint64_t *random)
 
 	for (uint32_t i = 0; i < FETCH_PAGES; i++)
 		page[i] = (struct tier_page){
-			.block = p->block[bench_random_below(random, BLOCKS)],
-			.page = bench_random_below(random, PAGES_PER_BLOCK),
+			.block = p->block[bench_random_below(random, p->spec.blocks)],
+			.page = bench_random_below(random, p->spec.pages_per_block),
 		};
 	n = tier_fetch_pages(p->c, page, FETCH_PAGES, &ask);
 	return n < 0 ? (int)n : n == FETCH_PAGES ? 0 : -ENODATA;
@@ -127,7 +131,7 @@ static int client(const struct pool *from, struct shared *s, uint32_t i)
 
 	if (read(s->attach[0], &token, 1) != 1)
 		return 1;
-	error = pool_attach(&p, from);
+	error = pool_join(&p, from);
 	__atomic_fetch_add(&s->ready, 1, __ATOMIC_ACQ_REL);
 	if (!error && read(s->go[0], &token, 1) == 1)
 		error = ask(&p, s, i);
@@ -235,10 +239,41 @@ static int run(struct pool *p, uint32_t clients, struct outcome *o)
 
 /* ---- what is told -------------------------------------------------------------------------- */
 
-static int note_curve(struct bench *b, uint32_t clients, const struct outcome *o)
+struct axis {
+	const char *name; /* what there are so many of */
+	double x;
+	const char *text;
+};
+
+static int points(struct bench *b, const struct axis *a, const struct outcome *o)
+{
+	static const struct {
+		double quantile;
+		const char *text;
+	} of[] = { { 0.5, "p50" }, { 0.99, "p99" }, { 0.999, "p99.9" } };
+	const struct bench_plot rate = { "scale", a->name, "K requests/s" },
+				cpu = { "scale", a->name, "daemon, us a request" },
+				took = { "scale", a->name, "us" };
+	int error = bench_point(b->results, &rate, "all", a->x, o->rate / 1e3);
+
+	if (!error)
+		error = bench_point(b->results, &cpu, "processor time", a->x, o->service_us);
+	for (uint32_t i = 0; i < 3 * OPS && !error; i++) {
+		const struct hist *h = &o->hist[i / 3];
+		char curve[BENCH_TEXT];
+
+		snprintf(curve, sizeof(curve), "%s, %s", op_name[i / 3], of[i % 3].text);
+		error = bench_point(b->results, &took, curve, a->x,
+				    (double)hist_quantile(h, of[i % 3].quantile) / 1e3);
+	}
+	return error;
+}
+
+static int note_curve(struct bench *b, const struct axis *a, const struct outcome *o)
 {
 	char text[256];
 	size_t at = 0;
+	int error;
 
 	for (uint32_t op = 0; op < OPS; op++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s %.3g, %.3g, %.3g",
@@ -246,10 +281,11 @@ static int note_curve(struct bench *b, uint32_t clients, const struct outcome *o
 				       (double)hist_quantile(&o->hist[op], 0.5) / 1e3,
 				       (double)hist_quantile(&o->hist[op], 0.99) / 1e3,
 				       (double)hist_quantile(&o->hist[op], 0.999) / 1e3);
-	return bench_note(b->results, "scale",
-			  "%3u clients: %.1f K requests/s, the daemon %.2f us a request; us at "
-			  "p50, p99, p99.9: %s",
-			  clients, o->rate / 1e3, o->service_us, text);
+	error = bench_note(b->results, "scale",
+			   "%4s %s: %.1f K requests/s, the daemon %.2f us a request; us at "
+			   "p50, p99, p99.9: %s",
+			   a->text, a->name, o->rate / 1e3, o->service_us, text);
+	return error ? error : points(b, a, o);
 }
 
 static int curve(struct bench *b, struct pool *p)
@@ -259,13 +295,16 @@ static int curve(struct bench *b, struct pool *p)
 	int error = 0;
 
 	for (uint32_t i = 0; i < sizeof(all) / sizeof(*all) && !error; i++) {
+		char text[UNITS_TEXT_BYTES];
+		const struct axis a = { "clients", all[i], text };
 		struct outcome o;
 
 		if (b->quick && i % 2)
 			continue;
+		snprintf(text, sizeof(text), "%u", all[i]);
 		error = run(p, all[i], &o);
 		if (!error)
-			error = note_curve(b, all[i], &o);
+			error = note_curve(b, &a, &o);
 		if (!error && (!least_us || o.service_us < least_us))
 			least_us = o.service_us;
 	}
@@ -307,6 +346,40 @@ static int judge(struct bench *b, struct pool *p)
 	return error ? error : bench_judge(b->results, &rate, &many, &few);
 }
 
+/* The same by how many blocks there are: small ones, or there were no room for them. */
+static int by_blocks(struct bench *b)
+{
+	static const char *const size[] = { "10^4", "10^5", "10^6", "10^7" };
+	static const char *const set[] = { "index.size=6GiB", NULL };
+	uint32_t blocks = 10000;
+	int error = 0;
+
+	for (uint32_t i = 0; i < (b->quick ? 3 : 4) && !error; i++, blocks *= 10) {
+		const struct axis a = { "blocks", blocks, size[i] };
+		const struct pool_spec spec = { .name = "scale",
+						.pages_per_block = 1,
+						.page_bytes = SMALL_BYTES,
+						.page_align = SMALL_BYTES,
+						.blocks = blocks,
+						.blocks_max = blocks + SMALL_MORE,
+						.set = set };
+		struct outcome o;
+		struct pool p;
+
+		if (bench_memory_available() < (uint64_t)blocks * 1000)
+			return bench_note(b->results, "scale",
+					  "%s blocks: not run, for want of memory", size[i]);
+		error = pool_open(&p, b, &spec);
+		if (error)
+			return error;
+		error = run(&p, SMALL_CLIENTS, &o);
+		if (!error)
+			error = note_curve(b, &a, &o);
+		pool_close(&p);
+	}
+	return error;
+}
+
 int bench_scale(struct bench *b)
 {
 	const struct pool_spec spec = { .name = "scale",
@@ -324,5 +397,5 @@ int bench_scale(struct bench *b)
 	if (!error)
 		error = judge(b, &p);
 	pool_close(&p);
-	return error;
+	return error ? error : by_blocks(b);
 }

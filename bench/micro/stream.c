@@ -12,12 +12,14 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench/micro/fio.h"
 #include "bench/micro/pool.h"
 #include "bench/micro/uring.h"
 #include "libtier/base/cleanup.h"
+#include "libtier/base/time.h"
 #include "libtier/base/units.h"
 
 #define PAGE_BYTES 65536u
@@ -134,6 +136,31 @@ static int first_pair(struct job *j, bool fio_first, struct sample *value, struc
 	return error;
 }
 
+/*
+ * The first token after a prefix: a layer is computed once its pages are there, as long as reading
+ * a layer takes. In memory, or by a stream from NVMe.
+ */
+static int first_token(struct job *j, uint32_t blocks, uint64_t layer_ns, bool stream, double *ms)
+{
+	const struct timespec computing = time_to_timespec(layer_ns);
+	uint64_t from = time_now_ns();
+	tier_stream *s = NULL;
+	int error = stream ? open_stream(j, 0, blocks, &s) : 0;
+
+	for (uint32_t layer = 0; layer < LAYERS && !error; layer++) {
+		int64_t n = stream ? tier_stream_wait(s, layer, 0) : blocks;
+
+		error = n < 0 ? (int)n : n == blocks ? check_layer(j, 0, blocks, layer) : -ENODATA;
+		nanosleep(&computing, NULL);
+		if (!error && stream)
+			tier_stream_release(s, layer + 1);
+	}
+	*ms = (double)(time_now_ns() - from) / 1e6;
+	if (stream)
+		tier_stream_close(s);
+	return error;
+}
+
 /* Milliseconds for the whole prefix. */
 struct series {
 	struct sample value, fio, plain;
@@ -144,6 +171,7 @@ struct figures {
 	struct series whole;
 	struct sample first, extent; /* us */
 	struct sample issue, none;   /* us; 1 */
+	struct sample token, token_memory; /* ms */
 };
 
 static int peers(struct job *j, double bytes, double *fio_ms, double *plain_ms)
@@ -263,6 +291,47 @@ static int judge_issue(struct bench *b, const struct figures *f)
 	return bench_judge(b->results, &figure, &f->issue, &f->none);
 }
 
+static int leave_memory(struct job *j)
+{
+	char *reply CLEANUP_FREE = NULL;
+
+	return tier_admin(j->p->t, "evict", "{\"context\":\"stream\",\"tier\":\"cxl\"}",
+			  &reply);
+}
+
+/* Half of the prefix: with the windows of streams it fits in memory. */
+static int token_round(struct job *j, struct figures *f)
+{
+	static const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL };
+	uint32_t blocks = j->blocks / 2;
+	double read_ms = f->whole.plain.value[f->token.count] / 2, stream = 0, memory = 0;
+	uint64_t layer_ns = (uint64_t)(read_ms * 1e6 / LAYERS);
+	int error = first_token(j, blocks, layer_ns, true, &stream);
+
+	if (!error) {
+		int64_t n = tier_fetch(j->p->c, j->p->block, blocks, &ask);
+
+		error = n < 0 ? (int)n : n == blocks ? 0 : -ENODATA;
+	}
+	if (!error)
+		error = first_token(j, blocks, layer_ns, false, &memory);
+	if (!error)
+		error = leave_memory(j);
+	sample_add(&f->token, stream);
+	sample_add(&f->token_memory, memory);
+	return error ? bench_failed("first token", error) : 0;
+}
+
+static int judge_token(struct bench *b, const struct figures *f)
+{
+	static const struct bench_figure figure = {
+		"stream", "first token, a layer computes as long as it is read", "ms",
+		"the prefix in memory", { BENCH_RATIO_AT_MOST, 1.5 }
+	};
+
+	return bench_judge(b->results, &figure, &f->token, &f->token_memory);
+}
+
 /* A layer of a run is an extent: how long they are says how many reads a layer needs. */
 static int tell_runs(struct pool *p)
 {
@@ -278,18 +347,18 @@ static int tell_runs(struct pool *p)
 
 static int measure_rounds(struct bench *b, struct job *j, struct figures *f, uint32_t rounds)
 {
-	char *reply CLEANUP_FREE = NULL;
 	int error = tell_runs(j->p);
 
 	if (!error)
-		error = tier_admin(j->p->t, "evict", "{\"context\":\"stream\",\"tier\":\"cxl\"}",
-				   &reply);
+		error = leave_memory(j);
 	if (error)
 		return bench_failed("evict", error);
 	for (uint32_t i = 0; i < rounds && !error; i++)
 		error = first_pair(j, i & 1, &f->first, &f->extent);
 	for (uint32_t i = 0; i < rounds && !error; i++)
 		error = whole_round(j, i & 1, &f->whole);
+	for (uint32_t i = 0; i < rounds && !error; i++)
+		error = token_round(j, f);
 	for (uint32_t i = 0; i < rounds && !error; i++)
 		error = issue_round(b, j, f);
 	return error;
@@ -376,5 +445,7 @@ int bench_stream(struct bench *b)
 		error = judge_first(b, f);
 	if (!error)
 		error = judge_whole(b, j, &f->whole);
+	if (!error)
+		error = judge_token(b, f);
 	return error ? error : judge_issue(b, f);
 }

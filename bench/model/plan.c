@@ -26,6 +26,7 @@
 #include "libtier/base/time.h"
 #include "tierd/core/unit/belady.h"
 
+#define TIER_BLOCKS_MIN 64u
 #define PAGE_BYTES (512u << 10)
 #define READ_GBPS 6.0
 #define BLOCK_NS 87382ull /* a block at 6 GB/s */
@@ -287,7 +288,10 @@ int bench_plan(struct bench *b)
 	for (uint32_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && !err; i++) {
 		struct part p = part_of(seq, count, distinct, shares[i]);
 
-		err = rows(b, &p);
+		err = distinct / shares[i] >= TIER_BLOCKS_MIN
+			      ? rows(b, &p)
+			      : bench_note(b->results, "plan", "tier 1/%u: not run, %u blocks are "
+					   "too few", shares[i], distinct / shares[i]);
 	}
 	free(seq);
 	if (!err)

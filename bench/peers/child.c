@@ -51,8 +51,11 @@ static int ask(struct peer *p, const char *question, uint64_t *ns)
 		*ns = took;
 		return number;
 	}
-	fprintf(stderr, "tierbench: %s: %s", p->ops->name, line);
-	return sscanf(line, "error %d", &number) == 1 && number > 0 ? -number : -EPROTO;
+	if (sscanf(line, "error %d", &number) != 1 || number <= 0)
+		number = EPROTO;
+	if (number != ENODATA) /* which is counted */
+		fprintf(stderr, "tierbench: %s: %s", p->ops->name, line);
+	return -number;
 }
 
 static int move(struct peer *p, const char *verb, uint32_t first, uint32_t count,

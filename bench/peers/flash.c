@@ -248,9 +248,8 @@ static int round_of(struct contest *c, uint32_t i)
 	c->asked[i] += c->gets;
 	p.ops->close(&p);
 	service_dir_remove(dir);
-	if (error == -ENOENT && i) {
-		snprintf(c->why[i], BENCH_TEXT, "not installed (%s)",
-			 p.ops->install ? p.ops->install : "make setup-peers");
+	if ((error == -ENOENT || error == -ECANCELED) && i) {
+		peer_why(c->why[i], p.ops, error);
 		return 0;
 	}
 	return error ? bench_failed(p.ops->name, error) : 0;

@@ -78,7 +78,7 @@ extern const struct peer_ops peer_tier, peer_redis, peer_memcached, peer_mooncak
 /* The key of a block in text, for peers whose keys are text. */
 void peer_key(char out[PEER_KEY_BYTES], uint32_t block);
 
-/* Open it, unless what it needs is not there. */
+/* Open it, unless what it needs is not there, or a light run leaves it out: -ECANCELED. */
 int peer_open(struct peer *p);
 
 /* Why one is left out that could not be opened, or failed. */

@@ -25,7 +25,7 @@
 #define RUNS_MAX 64u
 #define FINDS 64u
 #define PEERS (sizeof(peers) / sizeof(peers[0]))
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define SIZES (sizeof(all_sizes) / sizeof(all_sizes[0]))
 
 /* The first is ours. */
 static const struct peer_ops *const peers[] = {
@@ -33,7 +33,7 @@ static const struct peer_ops *const peers[] = {
 	&peer_lmcache, &peer_lmcache_server
 };
 
-static const uint32_t sizes[] = { 64u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20 };
+static const uint32_t all_sizes[] = { 64u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20 };
 
 enum figure { PUT, GET, VISIT, PREFIX, KEY, CPU_PUT, CPU_GET, FIGURES };
 
@@ -55,7 +55,8 @@ static const struct figure_text figures[FIGURES] = {
 
 struct contest {
 	struct bench *bench;
-	uint64_t set_bytes;
+	uint64_t set_bytes;	       /* of whole requests */
+	uint32_t size[SIZES], sizes;   /* of blocks, in turn */
 	uint32_t block_bytes, blocks, run_blocks, runs;
 	int memory_fd;
 	uint8_t *memory; /* the set, then what one request reads */
@@ -126,6 +127,8 @@ uint8_t *peer_memory(int *fd, uint64_t bytes)
 
 int peer_open(struct peer *p)
 {
+	if (p->spec.bench->light && p->ops->install)
+		return -ECANCELED;
 	return p->ops->needs && !process_there(p->ops->needs) ? -ENOENT : p->ops->open(p);
 }
 
@@ -134,6 +137,8 @@ void peer_why(char why[BENCH_TEXT], const struct peer_ops *ops, int error)
 	if (error == -ENOENT || error == -ENODEV)
 		snprintf(why, BENCH_TEXT, "%s is not installed (%s)", ops->name,
 			 ops->install ? ops->install : "make setup-peers");
+	else if (error == -ECANCELED)
+		snprintf(why, BENCH_TEXT, "%s is left out by --light (FULL=1)", ops->name);
 	else
 		snprintf(why, BENCH_TEXT, "%s: %s", ops->name,
 			 error == -EBADMSG ? "WRONG BYTES were read" : strerror(-error));
@@ -371,9 +376,14 @@ static void close_all(struct contest *c, char *dir[PEERS], char *shm)
 	service_dir_remove(shm);
 }
 
+static uint64_t set_most(const struct contest *c)
+{
+	return c->bench->quick ? SET_BYTES_QUICK : SET_BYTES;
+}
+
 static int memory_open(struct contest *c)
 {
-	c->memory_bytes = c->set_bytes + (64u << 20);
+	c->memory_bytes = set_most(c) + (64u << 20);
 	c->memory = peer_memory(&c->memory_fd, c->memory_bytes);
 	return c->memory ? 0 : -ENOMEM;
 }
@@ -443,7 +453,7 @@ static void print_line(const struct contest *c, uint32_t s, enum figure f)
 {
 	char text[UNITS_TEXT_BYTES];
 
-	printf("\n%-9s %8.3g", units_print_bytes(text, sizes[s]), c->median[s][0][f]);
+	printf("\n%-9s %8.3g", units_print_bytes(text, c->size[s]), c->median[s][0][f]);
 	for (uint32_t i = 1; i < PEERS; i++) {
 		double ratio = c->ratio[s][i][f];
 
@@ -464,7 +474,7 @@ static void print_table(const struct contest *c)
 		printf("\n%s, %s\n%-9s %8s", figures[f].name, figures[f].unit, "block", "tier");
 		for (uint32_t i = 1; i < PEERS; i++)
 			printf(" %21s", peers[i]->name);
-		for (uint32_t s = 0; s < SIZES; s++)
+		for (uint32_t s = 0; s < c->sizes; s++)
 			if (c->median[s][0][f] != 0)
 				print_line(c, s, f);
 		putchar('\n');
@@ -478,10 +488,11 @@ static int one_size(struct contest *c, uint32_t size)
 	char *dir[PEERS] = { NULL }, *shm = NULL;
 	int error;
 
-	c->block_bytes = sizes[size];
-	c->blocks = (uint32_t)(c->set_bytes / c->block_bytes);
+	c->block_bytes = c->size[size];
 	c->run_blocks = c->block_bytes < REQUEST_BYTES ? REQUEST_BYTES / c->block_bytes : 1;
-	c->runs = c->blocks / c->run_blocks;
+	c->runs = (uint32_t)(set_most(c) / ((uint64_t)c->run_blocks * c->block_bytes));
+	c->blocks = c->runs * c->run_blocks;
+	c->set_bytes = (uint64_t)c->blocks * c->block_bytes;
 	memset(c->sample, 0, sizeof(c->sample));
 	memset(c->peer, 0, sizeof(c->peer));
 	peer_fill(c->memory, c->blocks, c->block_bytes);
@@ -508,12 +519,15 @@ int bench_peers(struct bench *b)
 	if (!c)
 		return -ENOMEM;
 	c->bench = b;
-	c->set_bytes = b->quick ? SET_BYTES_QUICK : SET_BYTES;
+	memcpy(c->size, all_sizes, sizeof(all_sizes));
+	c->sizes = b->block_bytes ? 1 : SIZES;
+	if (b->block_bytes)
+		c->size[0] = b->block_bytes;
 	c->memory_fd = -1;
 	c->random = UINT64_C(0x9e3779b97f4a7c15);
 	error = memory_open(c);
 	b->results->quiet = true;
-	for (uint32_t s = 0; s < SIZES && !error; s++)
+	for (uint32_t s = 0; s < c->sizes && !error; s++)
 		error = one_size(c, s);
 	if (!error)
 		print_table(c);

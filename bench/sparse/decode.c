@@ -86,7 +86,7 @@ static void name_pages(struct decode *d, const uint16_t *block, uint32_t layer, 
 static int not_there(struct decode *d, bool keep, uint32_t *missing)
 {
 	int n = tier_lease_pages(d->pool->r, d->pool->c, d->page, DECODE_LAYER_PAGES,
-				 TIER_LEASE_CXL, d->lease);
+				 d->hbm ? 0 : TIER_LEASE_CXL, d->lease);
 
 	*missing = 0;
 	if (n < 0)
@@ -102,7 +102,7 @@ static int not_there(struct decode *d, bool keep, uint32_t *missing)
 /* Ask for d->page, as far as they are not there. */
 static int ask_for(struct decode *d, uint64_t deadline_ns)
 {
-	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL,
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = d->hbm ? TIER_HBM : TIER_CXL,
 				      .klass = TIER_CLASS_DEADLINE, .deadline_ns = deadline_ns };
 	uint32_t missing;
 	int error = not_there(d, false, &missing);
@@ -194,6 +194,8 @@ static int decode_layer(struct decode *d, uint32_t step, uint32_t layer)
 	if (error)
 		return error;
 	d->looks += DECODE_LAYER_PAGES;
+	for (uint32_t i = 0; i < DECODE_LAYER_PAGES; i++)
+		d->from_hbm += d->lease[i].tier == TIER_HBM;
 	for (uint32_t group = 0; d->compute && group < DECODE_GROUPS; group++)
 		compare_group(d, step, layer, group);
 	while (time_now_ns() < until_ns)
@@ -240,7 +242,7 @@ int decode_steps(struct decode *d, uint32_t from, uint32_t to)
 	uint64_t begin = time_now_ns();
 	int error = 0;
 
-	d->looks = d->surprises = d->outputs = d->wrong = 0;
+	d->looks = d->surprises = d->from_hbm = d->outputs = d->wrong = 0;
 	for (uint32_t step = from; step < to && !error; step++)
 		error = decode_step(d, step);
 	d->ns = time_now_ns() - begin;

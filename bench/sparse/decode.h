@@ -36,12 +36,13 @@ struct decode {
 	uint32_t reader;
 	enum decode_look look;
 	bool compute;
+	bool hbm; /* pages are asked for there, and read from there where they are */
 	uint32_t block_layers; /* layers that are stored as one block, under a key of their own */
 	uint64_t layer_ns; /* of a layer that is waited for; 0 = not */
 	bool settle; /* a step begins when all that was asked for has come */
 	uint32_t asked; /* requests under way */
-	/* What came of it: pages needed, of these not in memory; outputs that differ; time. */
-	uint64_t looks, surprises, outputs, wrong, ns;
+	/* What came of it: pages needed, of these not in memory, in HBM; outputs that differ. */
+	uint64_t looks, surprises, from_hbm, outputs, wrong, ns;
 	struct tier_lease lease[DECODE_LAYER_PAGES], late[DECODE_LAYER_PAGES];
 	struct tier_page page[DECODE_LAYER_PAGES], missing[DECODE_LAYER_PAGES];
 	uint16_t expected[DECODE_PAGE_BYTES / 2];

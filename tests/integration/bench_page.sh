@@ -7,7 +7,16 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-bench/page bench/results/*.json -o "$work/page.html"
+point='"workload": "scale", "x_name": "clients", "y_name": "us", "curve":'
+cat >"$work/curves.json" <<EOF
+[{$point "p50 & <all>", "x": 1, "y": 10}, {$point "p50 & <all>", "x": 100, "y": 1},
+ {$point "not there", "x": 1, "y": null}, {${point/clients/blocks} "one", "x": 10, "y": 10}]
+EOF
+bench/page bench/results/*.json "$work/curves.json" -o "$work/page.html"
+# A falling line, from corner to corner of decades; a single point, in the middle of its axes.
+grep -q 'points="60.0,12.0 420.0,222.0"' "$work/page.html"
+grep -q 'points="240.0,117.0"' "$work/page.html"
+grep -q '<title>p50 &amp; &lt;all&gt;: 1: 10, 100: 1</title>' "$work/page.html"
 python3 - "$work/page.html" bench/results/*.json <<'PY'
 import html.parser
 import json

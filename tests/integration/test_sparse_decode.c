@@ -1,7 +1,8 @@
 /*
  * Sparse decode over tiers (bench/sparse/decode.c) computes the same bits as from memory: when the
- * daemon is killed between steps, and when somebody else makes blocks leave under the reader. A
- * wrong page shows, so that equal outputs mean something.
+ * daemon is killed between steps, when somebody else makes blocks leave under the reader, and from
+ * HBM (memory here), CXL and NVMe in one step. A wrong page shows, so that equal outputs mean
+ * something.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -22,8 +23,8 @@ struct world {
 	struct decode decode;
 };
 
-/* A quarter of the context fits the memory tier. */
-static const char *const settings[] = { "hbm.size=0", "cxl.size=16MiB", "nvme.size=128MiB",
+/* A quarter of the context fits the memory tier, a sixth an HBM that is memory, too. */
+static const char *const settings[] = { "hbm.size=10MiB", "cxl.size=16MiB", "nvme.size=128MiB",
 					/* what the reader holds of a layer, 4 MiB, may all leave */
 					"quarantine.percent=80",
 					"put.deadline=60s", NULL };
@@ -187,6 +188,26 @@ static void test_evicted_under_the_reader(void **state)
 	assert_true(sum[2] > 0);
 }
 
+/* What was asked for is read from HBM, the rest from CXL, or from NVMe when it is needed. */
+static void test_read_from_three_tiers(void **state)
+{
+	struct world *w = *state;
+	uint64_t sum[3] = { 0 }, from_hbm = 0;
+
+	w->decode.look = DECODE_DRAFT;
+	w->decode.hbm = w->decode.settle = true;
+	for (uint32_t n = 0; n < STEPS; n++) {
+		step(w, n, sum);
+		from_hbm += w->decode.from_hbm;
+	}
+	printf("# %llu pages from HBM, %llu had to be read\n", (unsigned long long)from_hbm,
+	       (unsigned long long)sum[2]);
+	assert_int_equal(sum[0], OUTPUTS);
+	assert_int_equal(sum[1], 0);
+	assert_true(from_hbm > 0 && from_hbm < STEPS * DECODE_LAYER_PAGES);
+	assert_true(sum[2] > 0);
+}
+
 static void test_another_page_shows(void **state)
 {
 	struct world *w = *state;
@@ -204,6 +225,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_killed_between_steps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_evicted_under_the_reader, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_read_from_three_tiers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_another_page_shows, setup, teardown),
 	};
 

@@ -123,6 +123,7 @@ static const char *text_of(const json_t *row, const char *name)
 
 static void test_json(void **state)
 {
+	static const struct bench_plot plot = { "scale", "clients", "us" };
 	const char *dir = getenv("TMPDIR");
 	struct bench_results results = { 0 };
 	char path[256];
@@ -132,10 +133,18 @@ static void test_json(void **state)
 	snprintf(path, sizeof(path), "%s/rows.json", dir ? dir : "/tmp");
 	assert_int_equal(bench_judge_exact(&results, &figure, 400, 100), 0);
 	assert_int_equal(bench_judge_missing(&results, &figure, "no fio"), 0);
+	assert_int_equal(bench_point(&results, &plot, "p50", 255, 0.25), 0);
 	assert_int_equal(bench_write_json(&results, path), 0);
 	rows = json_load_file(path, 0, NULL);
-	assert_int_equal(json_array_size(rows), 2);
+	assert_int_equal(json_array_size(rows), 3);
 	row = json_array_get(rows, 0);
+	assert_string_equal(text_of(row, "workload"), "scale");
+	assert_string_equal(text_of(row, "curve"), "p50");
+	assert_string_equal(text_of(row, "x_name"), "clients");
+	assert_string_equal(text_of(row, "y_name"), "us");
+	assert_true(json_number_value(json_object_get(row, "x")) == 255);
+	assert_true(json_number_value(json_object_get(row, "y")) == 0.25);
+	row = json_array_get(rows, 1);
 	assert_string_equal(text_of(row, "workload"), "lease");
 	assert_string_equal(text_of(row, "figure"), "one \"page\"");
 	assert_string_equal(text_of(row, "verdict"), "short");
@@ -143,7 +152,7 @@ static void test_json(void **state)
 	assert_true(json_number_value(json_object_get(row, "ratio")) == 4);
 	assert_true(json_number_value(json_object_get(row, "against_value")) == 100);
 	assert_int_equal(json_array_size(json_object_get(row, "spread")), 2);
-	row = json_array_get(rows, 1);
+	row = json_array_get(rows, 2);
 	assert_string_equal(text_of(row, "verdict"), "cannot tell");
 	assert_true(json_is_null(json_object_get(row, "value")));
 	json_decref(rows);
