@@ -44,6 +44,7 @@ int bench_durable(struct bench *b);
 int bench_index(struct bench *b);
 int bench_recover(struct bench *b);
 int bench_upgrade(struct bench *b);
+int bench_live(struct bench *b);
 int bench_clean(struct bench *b);
 int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);
@@ -63,6 +64,7 @@ int bench_peers_flash(struct bench *b);
 int bench_peers_restart(struct bench *b);
 int bench_hosts(struct bench *b);
 int bench_homes(struct bench *b);
+int bench_beside(struct bench *b);
 int bench_fleet(struct bench *b);
 int bench_objects(struct bench *b);
 /* tierbench objects-calls WHAT FOLDER: bench_objects runs it as a program that knows no tier. */

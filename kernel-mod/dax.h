@@ -9,19 +9,15 @@
 #include <linux/device.h>
 #include <linux/idr.h>
 #include <linux/range.h>
-#include <linux/version.h>
+#include "internal.h"
 
-#define KERNEL_LIES_IN(from, to) (LINUX_VERSION_CODE >= (from) && LINUX_VERSION_CODE < (to))
-
-#if KERNEL_LIES_IN(KERNEL_VERSION(6, 12, 0), KERNEL_VERSION(6, 13, 0))
+#if TM_KERNEL_FROM(6, 12) && !TM_KERNEL_FROM(6, 13)
 #define DAX_TYPE_NONE 0x7e /* of a device: none has it, so only what new_id names is ours */
-#elif KERNEL_LIES_IN(KERNEL_VERSION(6, 1, 0), KERNEL_VERSION(6, 2, 0))
+#elif TM_KERNEL_FROM(6, 1) && !TM_KERNEL_FROM(6, 2)
 #define DAX_TYPE_NONE 0 /* match_always: no */
 #else
 #error "struct dev_dax of this kernel is not known: compare drivers/dax/{bus,dax-private}.h"
 #endif
-
-struct dev_pagemap;
 
 struct dev_dax_range {
 	unsigned long pgoff;
@@ -39,7 +35,7 @@ struct dev_dax {
 	struct ida ida;
 	struct device dev;
 	struct dev_pagemap *pgmap;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#if TM_KERNEL_FROM(6, 12)
 	bool memmap_on_memory;
 #endif
 	int nr_range;

@@ -11,32 +11,25 @@
 
 #include "internal.h"
 
-struct export {
-	struct file *file; /* the descriptor's */
-	u32 first, count;
-};
-
 struct mapping {
 	struct sg_table sgt;
 	u32 count;
-	struct tm_chunk *chunk[];
+	struct folio *folio[];
 };
 
-static int __hold(const struct export *e, struct mapping *m)
+static int __hold(const struct tm_desc *d, struct mapping *m)
 {
-	const struct tm_desc *d = e->file->private_data;
 	u32 i;
 
-	if (d->revoked)
+	if (tm_is_revoked(d))
 		return -EIDRM;
-	for (i = 0; i < e->count; i++) {
-		struct tm_chunk *chunk = d->region->slot[e->first + i];
+	for (i = d->first; i < d->first + d->count; i++) {
+		struct tm_chunk *chunk = d->region->slot[i];
 
 		if (IS_ERR_OR_NULL(chunk) || chunk->poisoned)
 			return chunk ? -EIO : -ENXIO;
 		folio_get(chunk->folio);
-		chunk->exported++;
-		m->chunk[m->count++] = chunk;
+		m->folio[m->count++] = chunk->folio;
 	}
 	return 0;
 }
@@ -45,12 +38,8 @@ static void release(struct mapping *m)
 {
 	u32 i;
 
-	mutex_lock(&tm_lock);
-	for (i = 0; i < m->count; i++) {
-		m->chunk[i]->exported--;
-		folio_put(m->chunk[i]->folio);
-	}
-	mutex_unlock(&tm_lock);
+	for (i = 0; i < m->count; i++)
+		folio_put(m->folio[i]);
 	kvfree(m);
 }
 
@@ -62,7 +51,7 @@ static int map_for(struct device *dev, struct mapping *m, enum dma_data_directio
 	if (err)
 		return err;
 	for_each_sgtable_sg(&m->sgt, sg, i)
-		sg_set_page(sg, folio_page(m->chunk[i]->folio, 0), TIER_MEM_CHUNK, 0);
+		sg_set_page(sg, folio_page(m->folio[i], 0), TIER_MEM_CHUNK, 0);
 	err = dma_map_sgtable(dev, &m->sgt, dir, 0);
 	if (err)
 		sg_free_table(&m->sgt);
@@ -71,17 +60,18 @@ static int map_for(struct device *dev, struct mapping *m, enum dma_data_directio
 
 static struct sg_table *tm_map(struct dma_buf_attachment *attachment, enum dma_data_direction dir)
 {
-	const struct export *e = attachment->dmabuf->priv;
+	const struct file *part = attachment->dmabuf->priv;
+	const struct tm_desc *d = part->private_data;
 	struct mapping *m;
 	int err;
 
-	if (!(e->file->f_mode & FMODE_WRITE) && dir != DMA_TO_DEVICE)
+	if (!(part->f_mode & FMODE_WRITE) && dir != DMA_TO_DEVICE)
 		return ERR_PTR(-EACCES);
-	m = kvzalloc(struct_size(m, chunk, e->count), GFP_KERNEL);
+	m = kvzalloc(struct_size(m, folio, d->count), GFP_KERNEL);
 	if (!m)
 		return ERR_PTR(-ENOMEM);
 	mutex_lock(&tm_lock);
-	err = __hold(e, m);
+	err = __hold(d, m);
 	mutex_unlock(&tm_lock);
 	if (!err)
 		err = map_for(attachment->dev, m, dir);
@@ -102,19 +92,17 @@ static void tm_unmap(struct dma_buf_attachment *attachment, struct sg_table *sgt
 
 static int tm_buf_mmap(struct dma_buf *buf, struct vm_area_struct *vma)
 {
-	const struct export *e = buf->priv;
+	struct file *part = buf->priv;
+	const struct tm_desc *d = part->private_data;
 
-	vma->vm_pgoff += (unsigned long)e->first << TM_ORDER;
-	vma_set_file(vma, e->file);
-	return tm_mmap(e->file, vma);
+	vma->vm_pgoff += (unsigned long)d->first << TM_ORDER;
+	vma_set_file(vma, part);
+	return tm_mmap(part, vma);
 }
 
 static void tm_buf_release(struct dma_buf *buf)
 {
-	struct export *e = buf->priv;
-
-	fput(e->file);
-	kfree(e);
+	fput(buf->priv);
 }
 
 static const struct dma_buf_ops tm_buf_ops = {
@@ -124,24 +112,22 @@ static const struct dma_buf_ops tm_buf_ops = {
 	.release = tm_buf_release,
 };
 
-int tm_dmabuf_export(struct file *file, const struct tier_mem_slots *s)
+int tm_dmabuf_export(struct file *file, const struct tier_mem_slots *slots)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
-	struct export *e = kmalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+	struct file *part = tm_desc_part(file, slots);
 	struct dma_buf *buf;
 	int fd;
 
-	if (!e)
-		return -ENOMEM;
-	*e = (struct export){ .file = get_file(file), .first = s->first, .count = s->count };
+	if (IS_ERR(part))
+		return PTR_ERR(part);
 	info.ops = &tm_buf_ops;
-	info.size = (size_t)s->count << TM_SHIFT;
+	info.size = (size_t)slots->count << TM_SHIFT;
 	info.flags = file->f_mode & FMODE_WRITE ? O_RDWR : O_RDONLY;
-	info.priv = e;
+	info.priv = part;
 	buf = dma_buf_export(&info);
 	if (IS_ERR(buf)) {
-		fput(e->file);
-		kfree(e);
+		fput(part);
 		return PTR_ERR(buf);
 	}
 	fd = dma_buf_fd(buf, O_CLOEXEC);

@@ -24,8 +24,11 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/srcu.h>
+#include <linux/version.h>
 
 #include "../libtier/abi/tier_mem.h"
+
+#define TM_KERNEL_FROM(major, minor) (KERNEL_VERSION(major, minor, 0) <= LINUX_VERSION_CODE)
 
 #define TM_ORDER 9
 #define TM_PAGES 512u
@@ -48,9 +51,8 @@ struct tm_chunk {
 	struct tm_source *source;
 	struct tm_region *region; /* whose slot it is in; NULL: in none */
 	enum tm_state state;
-	u32 exported;		/* mappings of dma-bufs that have it */
 	bool poisoned;
-	bool suspect;		/* pinned at a revocation, and at every look since */
+	bool suspect;		/* held at a revocation, and at every look since */
 };
 
 /* Memory of one kind: a DAX device, or ordinary pages. */
@@ -85,7 +87,13 @@ struct tm_desc {
 	u64 client;	 /* a reader's */
 	u32 first, count; /* slots that it may touch */
 	bool revoked;
+	struct file *of; /* a dma-buf's: the descriptor whose rights it has; it is in no list */
 };
+
+static inline bool tm_is_revoked(const struct tm_desc *d)
+{
+	return READ_ONCE((d->of ? (const struct tm_desc *)d->of->private_data : d)->revoked);
+}
 
 extern struct mutex tm_lock;
 extern struct srcu_struct tm_srcu;
@@ -110,6 +118,7 @@ int tm_region_create(const struct tier_mem_create *args);
 void __tm_region_lose(const struct tm_source *source);
 void __tm_region_poisoned(const struct tm_chunk *chunk);
 int tm_mmap(struct file *file, struct vm_area_struct *vma);
+struct file *tm_desc_part(struct file *file, const struct tier_mem_slots *slots);
 
 /* dmabuf.c */
 int tm_dmabuf_export(struct file *file, const struct tier_mem_slots *slots);

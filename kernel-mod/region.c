@@ -12,7 +12,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <linux/version.h>
 
 #include "internal.h"
 
@@ -34,7 +33,7 @@ static struct file_system_type tm_fs = {
 	.kill_sb = kill_anon_super,
 };
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+#if !TM_KERNEL_FROM(6, 3)
 #define mnt_idmap user_namespace
 #endif
 
@@ -65,30 +64,37 @@ static void unmap_slots(struct tm_region *r, loff_t first, loff_t count)
 	unmap_mapping_range(r->inode->i_mapping, first << TM_SHIFT, count << TM_SHIFT, 1);
 }
 
-static bool is_pinned(const struct tm_chunk *chunk)
+/*
+ * Does somebody reach it beside us and page tables? A device, a pipe, a system call, a processor
+ * that has not forgotten yet what another's munmap() took out of the table. The lock keeps faults
+ * out, so mappings only get less: they are counted last.
+ */
+static bool is_held(const struct tm_chunk *chunk)
 {
-	if (chunk->exported)
-		return true;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	return folio_maybe_dma_pinned(chunk->folio);
-#else
-	/* O_DIRECT takes references, which look like those of a reader that is back already. */
-	return folio_ref_count(chunk->folio) > 1;
+	int others, mapped = 0; /* 6.1 does not tell: its readers count as holders */
+
+	folio_lock(chunk->folio);
+	others = folio_ref_count(chunk->folio) - 1;
+#if TM_KERNEL_FROM(6, 3)
+	smp_rmb(); /* as said above */
+	mapped = folio_mapcount(chunk->folio);
 #endif
+	folio_unlock(chunk->folio);
+	return others > mapped;
 }
 
-/* To be called after a right was taken. Returns how many slots are pinned by a device. */
+/* To be called after a right was taken. Returns how many slots are held all the same. */
 static u32 __unmap_rights(struct tm_region *r, u32 first, u32 count)
 {
-	u32 i, pinned = 0;
+	u32 i, held = 0;
 
 	for (i = first; i < first + count; i++)
 		if (is_chunk(r->slot[i]))
 			drain(r->slot[i]);
 	unmap_slots(r, first, count);
 	for (i = first; i < first + count; i++)
-		pinned += is_chunk(r->slot[i]) && is_pinned(r->slot[i]);
-	return pinned;
+		held += is_chunk(r->slot[i]) && is_held(r->slot[i]);
+	return held;
 }
 
 /* Empties slots; of a source alone if there is one. What lost memory is marked so. */
@@ -222,7 +228,7 @@ static vm_fault_t map_slot(struct vm_fault *vmf, const struct tm_desc *d, u32 i)
 		return VM_FAULT_SIGBUS;
 	folio = chunk->folio;
 	folio_lock(folio);
-	if (READ_ONCE(d->revoked) || READ_ONCE(d->region->slot[i]) != chunk) {
+	if (tm_is_revoked(d) || READ_ONCE(d->region->slot[i]) != chunk) {
 		folio_unlock(folio);
 		return VM_FAULT_SIGBUS;
 	}
@@ -242,7 +248,7 @@ static vm_fault_t tm_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 	int idx;
 
-	if (i < d->first || i - d->first >= d->count || READ_ONCE(d->revoked))
+	if (i < d->first || i - d->first >= d->count || tm_is_revoked(d))
 		return VM_FAULT_SIGBUS;
 	if (d->role == TM_OWNER && !READ_ONCE(d->region->slot[i]) && fill_one(d->region, i))
 		return VM_FAULT_SIGBUS;
@@ -261,7 +267,7 @@ int tm_mmap(struct file *file, struct vm_area_struct *vma)
 	const struct tm_desc *d = file->private_data;
 	unsigned long pages = (unsigned long)d->region->slots << TM_ORDER;
 
-	if (READ_ONCE(d->revoked))
+	if (tm_is_revoked(d))
 		return -EIDRM;
 	/* Not VM_SHARED: a mapping of a read-only descriptor has lost it. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
@@ -270,7 +276,7 @@ int tm_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EACCES;
 	if (vma->vm_pgoff > pages || vma_pages(vma) > pages - vma->vm_pgoff)
 		return -EINVAL;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#if TM_KERNEL_FROM(6, 3)
 	vm_flags_mod(vma, VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
 #else
 	vma->vm_flags = (vma->vm_flags | VM_DONTEXPAND | VM_DONTDUMP) & ~VM_MAYEXEC;
@@ -312,9 +318,11 @@ static int tm_release(struct inode *inode, struct file *file)
 
 	mutex_lock(&tm_lock);
 	list_del(&d->link);
-	if (d->role == TM_OWNER && !READ_ONCE(r->left))
+	if (d->role == TM_OWNER && !d->of && !READ_ONCE(r->left))
 		__revoke_all(r);
 	mutex_unlock(&tm_lock);
+	if (d->of)
+		fput(d->of);
 	kfree(d);
 	kref_put(&r->ref, region_free);
 	return 0;
@@ -349,12 +357,16 @@ static const struct file_operations tm_fops = {
 	.get_unmapped_area = thp_get_unmapped_area,
 };
 
-/* The file takes over d, and with it a reference on its region. */
-static struct file *open_desc(struct tm_desc *d)
+/* A file with a copy of made, which is in no list yet. */
+static struct file *open_desc(const struct tm_desc *made)
 {
-	struct inode *inode = d->region->inode;
+	struct tm_desc *d = kmemdup(made, sizeof(*made), GFP_KERNEL_ACCOUNT);
+	struct inode *inode = made->region->inode;
 	struct file *file;
 
+	if (!d)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&d->link);
 	__module_get(THIS_MODULE); /* the last fput() drops one, and nobody takes it */
 	ihold(inode);
 	file = alloc_file_pseudo(inode, tm_mount, d->region->label,
@@ -362,6 +374,7 @@ static struct file *open_desc(struct tm_desc *d)
 	if (IS_ERR(file)) {
 		iput(inode);
 		module_put(THIS_MODULE);
+		kfree(d);
 		return file;
 	}
 	file->private_data = d;
@@ -369,22 +382,21 @@ static struct file *open_desc(struct tm_desc *d)
 	return file;
 }
 
-static bool __overlaps(const struct tm_desc *d, const struct tier_mem_slots *s)
+static bool __overlaps(const struct tm_desc *d, u32 first, u32 count)
 {
-	return d->role == TM_WRITER && !d->revoked && d->first < s->first + s->count &&
-	       s->first < d->first + d->count;
+	return d->role == TM_WRITER && !d->revoked && d->first < first + count &&
+	       first < d->first + d->count;
 }
 
 static int __enlist(struct tm_desc *d)
 {
-	const struct tier_mem_slots s = { .first = d->first, .count = d->count };
 	struct tm_desc *other;
 
 	if (d->region->dead)
 		return -EIDRM;
 	if (d->role == TM_WRITER)
 		list_for_each_entry(other, &d->region->descs, link)
-			if (__overlaps(other, &s))
+			if (__overlaps(other, d->first, d->count))
 				return -EBUSY;
 	list_add(&d->link, &d->region->descs);
 	return 0;
@@ -392,48 +404,49 @@ static int __enlist(struct tm_desc *d)
 
 static int install_desc(const struct tm_desc *made)
 {
-	struct tm_desc *d = kmemdup(made, sizeof(*made), GFP_KERNEL);
-	int fd = get_unused_fd_flags(O_CLOEXEC), err = fd < 0 ? fd : 0;
+	int err, fd = get_unused_fd_flags(O_CLOEXEC);
 	struct file *file;
 
-	if (!d || err) {
-		err = err ? err : -ENOMEM;
-		goto free_desc;
-	}
-	mutex_lock(&tm_lock);
-	err = __enlist(d);
-	mutex_unlock(&tm_lock);
-	if (err)
-		goto free_desc;
-	file = open_desc(d);
-	if (IS_ERR(file)) {
-		err = PTR_ERR(file);
+	if (fd < 0)
+		return fd;
+	file = open_desc(made);
+	err = PTR_ERR_OR_ZERO(file);
+	if (!err) {
 		mutex_lock(&tm_lock);
-		list_del(&d->link);
+		err = __enlist(file->private_data);
 		mutex_unlock(&tm_lock);
-		goto free_desc;
+		if (err)
+			fput(file);
 	}
-	fd_install(fd, file);
-	return fd;
-
-free_desc:
-	if (fd >= 0)
+	if (err)
 		put_unused_fd(fd);
-	kfree(d);
-	return err;
+	else
+		fd_install(fd, file);
+	return err ? err : fd;
+}
+
+/* Some slots of a descriptor: mappings stay within, whatever remap_file_pages() asks for. */
+struct file *tm_desc_part(struct file *file, const struct tier_mem_slots *slots)
+{
+	struct tm_desc made = *(const struct tm_desc *)file->private_data;
+	struct file *part;
+
+	made.of = file;
+	made.first = slots->first;
+	made.count = slots->count;
+	part = open_desc(&made);
+	if (!IS_ERR(part))
+		get_file(file);
+	return part;
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
 static int do_punch(struct tm_region *r, struct tier_mem_slots *s)
 {
-	struct tier_mem_slots out = { 0 };
-
 	mutex_lock(&tm_lock);
-	__empty(r, s, NULL, &out);
+	__empty(r, s, NULL, s);
 	mutex_unlock(&tm_lock);
-	s->done = out.done;
-	s->held = out.held;
 	return 0;
 }
 
@@ -452,7 +465,7 @@ static int do_commit(struct tm_region *r, struct tier_mem_slots *s)
 
 	mutex_lock(&tm_lock);
 	list_for_each_entry(d, &r->descs, link)
-		if (__overlaps(d, s)) { /* all of it, beside the committed slots, too */
+		if (__overlaps(d, s->first, s->count)) { /* all of it, not these slots alone */
 			WRITE_ONCE(d->revoked, true);
 			__unmap_rights(r, d->first, d->count);
 		}
@@ -472,7 +485,7 @@ static int do_share(struct tm_region *r, struct tier_mem_client *c)
 	return install_desc(&made);
 }
 
-/* What a revoked reader may have pinned. Asked again, only what has been pinned all the time. */
+/* What a revoked reader may still hold. Asked again, only what has been held all the time. */
 static u32 __suspects(struct tm_region *r, bool fresh)
 {
 	u32 i, count = 0;
@@ -482,7 +495,7 @@ static u32 __suspects(struct tm_region *r, bool fresh)
 
 		if (!is_chunk(chunk))
 			continue;
-		chunk->suspect = (fresh || chunk->suspect) && is_pinned(chunk);
+		chunk->suspect = (fresh || chunk->suspect) && is_held(chunk);
 		count += chunk->suspect;
 	}
 	return count;

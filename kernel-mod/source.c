@@ -8,14 +8,11 @@
  * Its memory is not onlined, so nobody else can have it.
  */
 #include <linux/delay.h>
-#include <linux/device.h>
 #include <linux/memremap.h>
 #include <linux/module.h>
-#include <linux/range.h>
 #include <linux/slab.h>
 
 #include "dax.h"
-#include "internal.h"
 
 #define RANGES_MAX 64
 #define WAIT_MS 10
@@ -215,7 +212,6 @@ static int ram_begin(void)
 		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN, TM_ORDER);
 
 		if (!page) {
-			pr_err("tier_mem: %lu of %u chunks of ordinary memory\n", i, ram_chunks);
 			ram_free(source);
 			return -ENOMEM;
 		}

@@ -415,7 +415,8 @@ static int client_open(struct model *m)
 
 	m->staging = addresses(MODEL_STAGING, PROT_READ | PROT_WRITE);
 	m->reader = calloc(1, sizeof(*m->reader));
-	if (!m->staging || !m->reader)
+	m->stream = calloc(MODEL_STREAMS, sizeof(*m->stream));
+	if (!m->staging || !m->reader || !m->stream)
 		return -ENOMEM;
 	e.open = (struct core_client_open){
 		.operator_ = true,
@@ -423,6 +424,8 @@ static int client_open(struct model *m)
 		.staging_bytes = MODEL_STAGING,
 		.readers = m->reader,
 		.readers_max = 1,
+		.streams = m->stream,
+		.streams_max = MODEL_STREAMS,
 	};
 	feed(m, &e);
 	return 0;
@@ -464,6 +467,7 @@ void model_close(struct model *m)
 	if (m->index)
 		munmap(m->index, m->index_bytes);
 	free(m->reader);
+	free(m->stream);
 	free(m->heap);
 	free(m);
 }

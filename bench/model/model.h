@@ -15,6 +15,7 @@
 #define MODEL_STAGING (1ull << 40) /* addresses; only the first pages are touched */
 #define MODEL_POSITION (48ull << 20) /* in it: a word for a plan's position */
 #define MODEL_ASKS 256u
+#define MODEL_STREAMS 2u
 
 /* A drive with a model of its own, in place of constant rates and latency. */
 struct model_drive {
@@ -61,6 +62,7 @@ struct model {
 	struct model_ask ask[MODEL_ASKS];
 	uint8_t *staging;
 	struct abi_reader *reader;
+	struct abi_stream *stream; /* MODEL_STREAMS of them */
 	uint8_t *index;
 	uint64_t index_bytes;
 	uint32_t context_id;

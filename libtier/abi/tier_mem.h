@@ -17,7 +17,7 @@
  * K3  After REVOKE(client) nobody reads through a descriptor of that client, whichever process has
  *     it or a mapping of it; other clients see a fault at most.
  * K4  After COMMIT(slots) nobody stores into them through a grant; the bytes stay, readers go on.
- *     With -EBUSY a device may still store: the slots are pinned.
+ *     With -EBUSY somebody may still store: a device has them pinned, a thread is about to unmap.
  * K5  A chunk that somebody still holds (a pin) is nobody else's until he lets go.
  * K6  A slot whose memory was lost (device gone) or is poisoned is SIGBUS for all, its owner too,
  *     until it is punched: it never reads as zeros by itself.
@@ -67,8 +67,8 @@ struct tier_mem_client {
 	uint64_t client;
 	uint32_t descriptors; /* out, REVOKE: how many were revoked by it */
 	/*
-	 * out, REVOKE: slots that a device may still read. Asked again, when there is nothing more
-	 * to revoke: how many of them have been pinned at every look since.
+	 * out, REVOKE: slots that somebody may still read (a device, a pipe). Asked again, when
+	 * there is nothing more to revoke: how many of them have been so at every look since.
 	 */
 	uint32_t pinned;
 };

@@ -203,8 +203,8 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 			const struct tier_context_options *options, tier_context **out);
 
 /*
- * Open an existing context. fingerprint may be NULL: do not check. Errors: -ENOENT also when our
- * credentials do not open it (I4), -ESTALE, -EMFILE our limit of open files, -ENOTCONN. Blocks.
+ * Open a context, mapped once for all its handles. fingerprint may be NULL: do not check. Errors:
+ * -ENOENT also if not ours to open (I4), -ESTALE, -EMFILE our limit of files, -ENOTCONN. Blocks.
  */
 int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32], tier_context **out);
 

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "libtier/src/attach.h"
+#include "libtier/src/context.h"
 #include "libtier/src/promise.h"
 #include "libtier/src/put.h"
 #include "libtier/src/stream.h"
@@ -61,7 +62,7 @@ static const struct map *map_before(const struct attachment *from, const struct 
 	list_each(at, &from->maps) {
 		const struct map *m = list_entry(at, struct map, link);
 
-		if (m->owner == c)
+		if (context_has(c, m))
 			return m;
 	}
 	return NULL;

@@ -138,6 +138,7 @@ struct tier {
 	uint64_t readers_used GUARDED_BY(lock); /* bit i: area i is owned */
 	struct reader_counts reader_counts GUARDED_BY(lock);
 	uint64_t last_number GUARDED_BY(lock);    /* attachments made */
+	uint64_t last_shared GUARDED_BY(lock);    /* maps that several handles have */
 	uint64_t checked_number GUARDED_BY(lock); /* what tier_check last told */
 	uint64_t reattached GUARDED_BY(lock);
 	/* The daemon hands over: until when the next one is awaited, and nothing fails; 0 = no. */
@@ -160,6 +161,7 @@ struct tier_context {
 	struct wire_ctx *create; /* how to make it anew; NULL when it was only opened */
 	uint32_t owner;          /* atomic: uid, if the daemon said */
 	bool owned;              /* ... it did; constant */
+	uint64_t shares;         /* shared of the map that it had first; 0 = its own; constant */
 };
 
 static inline struct attachment *connection_attachment(const struct tier *t)

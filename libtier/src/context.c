@@ -118,6 +118,28 @@ static void context_free(struct tier_context *c)
 	free(c);
 }
 
+/*
+ * What this attachment has mapped of the context already, for another handle: no mapping, no
+ * registration.
+ */
+static struct map *map_there(struct tier *t, struct attachment *a, const struct wire_ctx_info *info)
+{
+	LOCK_SCOPE(&t->lock);
+	list_each(at, &a->maps) {
+		struct map *m = list_entry(at, struct map, link);
+
+		if (m->uid == info->uid && m->context_id == info->context_id && !m->lost &&
+		    !map_closed(m) && m->writable == (info->writable != 0))
+			return m;
+	}
+	return NULL;
+}
+
+bool context_has(const struct tier_context *c, const struct map *m)
+{
+	return m->owner == c || (m->shared && m->shared == c->shares);
+}
+
 static struct tier_context *context_new(struct tier *t, const struct wire_ctx *q,
 					const struct map *m)
 {
@@ -148,8 +170,8 @@ static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out
 {
 	struct attachment *a = connection_attachment(t);
 	struct tier_context *c;
+	struct map *m, *there;
 	uint32_t owner;
-	struct map *m;
 	int rc;
 
 	if (!a->owners) {
@@ -163,21 +185,31 @@ static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out
 		return rc;
 	a = connection_attachment(t);
 	owner = t->message->info.owner;
-	rc = map_answer(t->message, a, &m);
+	there = m = map_there(t, a, &t->message->info);
+	if (!there)
+		rc = map_answer(t->message, a, &m);
 	message_drop(t->message);
 	if (rc)
 		return rc;
 	c = context_new(t, q, m);
 	if (!c) {
-		map_close(m);
+		if (!there)
+			map_close(m);
 		return error_note(-ENOMEM, "context: out of memory");
 	}
 	c->owner = owner;
 	c->owned = a->owners;
-	m->owner = c;
 	atomic_store_release_u64(&c->map_word, (uintptr_t)m);
 	LOCK_SCOPE(&t->lock);
-	list_push_back(&a->maps, &m->link);
+	if (there) {
+		if (!m->shared)
+			m->shared = ++t->last_shared;
+		c->shares = m->shared;
+		m->uses++;
+	} else {
+		m->owner = c;
+		list_push_back(&a->maps, &m->link);
+	}
 	list_push_back(&t->contexts, &c->link);
 	*out = c;
 	return 0;
@@ -326,7 +358,11 @@ static void drop_maps(struct attachment *a, const struct tier_context *c)
 	list_each(at, &a->maps) {
 		struct map *m = list_entry(at, struct map, link);
 
+		if (!context_has(c, m))
+			continue;
 		if (m->owner == c)
+			m->owner = NULL;
+		if (!--m->uses)
 			map_close(m);
 	}
 }

@@ -23,4 +23,7 @@ int context_question(struct wire_ctx *q, const char *name,
 int context_reopen(struct tier *t, struct tier_context *c, struct attachment *a,
 		   uint64_t deadline_ns, struct map **out) REQUIRES(t->wire);
 
+/* Is it a map of this handle: made for it, or shared with one that was there before? */
+bool context_has(const struct tier_context *c, const struct map *m);
+
 #endif

@@ -228,6 +228,8 @@ int map_open(struct map **out, const struct map_source *source)
 		return error_note(-ENOMEM, "context: out of memory");
 	list_init(&m->link);
 	m->number = source->number;
+	m->uid = source->info->uid;
+	m->uses = 1;
 	m->writable = source->info->writable != 0;
 	rc = map_index(m, source);
 	for (uint32_t level = 0; level < ABI_MEM_TIERS && rc == 0; level++)
@@ -254,6 +256,7 @@ int map_open_lost(struct map **out, const struct map *before, uint64_t number)
 	header->closed = 1;
 	header->epoch = atomic_load_relaxed_u64(&before->header->epoch);
 	m->number = number;
+	m->uses = 1;
 	m->header = header;
 	m->geometry = before->geometry;
 	m->pages_per_block = before->pages_per_block;

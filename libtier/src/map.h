@@ -30,6 +30,7 @@ struct map_part {
 /* Constant once made, but for what the pointers point to. */
 struct map {
 	uint64_t number; /* of the attachment it belongs to */
+	uint64_t uid;    /* of the context; each has another one */
 	const struct abi_index_header *header;
 	const struct abi_event *event; /* NULL: a daemon that writes none */
 	const struct abi_block *block;
@@ -51,7 +52,9 @@ struct map {
 	bool writable;
 	bool lost;        /* the context is not there any more: every look-up is a miss */
 	struct list link; /* in its attachment; connection's lock */
-	void *owner;      /* its tier_context; connection's lock */
+	void *owner;      /* its tier_context, the first; connection's lock */
+	uint32_t uses;    /* tier_contexts that have it, */
+	uint64_t shared;  /* ... several, some time: its number; 0 = never; connection's lock */
 	struct abi_geometry geometry;
 	uint8_t fingerprint[32];
 	void *index_base;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # docs/guide: each alarm has its paragraph, and each metric and label that rules, dashboard and
 # pages name is served by a daemon. Where they are installed promtool judges the rules, and a
-# Prometheus that scraped the daemon answers each query of the dashboard.
+# Prometheus that scraped the daemon answers each query of the dashboard. With DEMO=1 that is the
+# demo's, while it runs (make demo-scraped).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . tests/lib/daemon.sh
@@ -48,6 +49,11 @@ else
 	echo 'promtool: not installed, not asked'
 fi
 command -v prometheus >/dev/null || { echo 'prometheus: not installed, not asked'; exit 0; }
+if [ "${DEMO:-}" = 1 ]; then
+	port=$(free_port)
+	METRICS_PORT=$port OUT=$TMPDIR/demo bench/demo >"$TMPDIR/demo.log" 2>&1 &
+	demo=$!
+fi
 at=127.0.0.1:$(free_port)
 printf 'global: { scrape_interval: 1s }
 rule_files: [%s]
@@ -57,7 +63,7 @@ prometheus --config.file="$TMPDIR/prometheus.yml" --storage.tsdb.path="$TMPDIR/p
 	--web.listen-address="$at" >"$TMPDIR/prometheus.log" 2>&1 &
 prometheus=$!
 rc=0
-python3 - "http://$at/api/v1" <<'PY' || rc=1
+python3 - "http://$at/api/v1" ${demo:+demo} <<'PY' || rc=1
 import json
 import sys
 import time
@@ -73,7 +79,8 @@ def query(text):
 
 for _ in range(600): # a rate needs two scrapes
     try:
-        if query("count_over_time(tier_put_bytes_total[5m]) > 2"):
+        if query("tier_put_bytes_total > 0 and count_over_time(tier_put_bytes_total[5m]) > 2"
+                 if "demo" in sys.argv else "count_over_time(tier_put_bytes_total[5m]) > 2"):
             break
     except OSError:
         pass
@@ -89,4 +96,7 @@ print(f"prometheus: {len(queries)} queries answered, {len(rules)} rules judged")
 PY
 kill "$prometheus"
 wait "$prometheus" || true
+if [ "${DEMO:-}" = 1 ]; then
+	wait "$demo" || { tail "$TMPDIR/demo.log"; rc=1; }
+fi
 exit "$rc"

@@ -141,18 +141,26 @@ finds C 8
 kv A put big 0 0
 ctl A context share big --with B >/dev/null
 kv A put big 1 800
-# shellcheck disable=SC2046 # words: digest, epoch, keys
-(for ((i = 0; i < 600; i++)); do [ ! -e "$LAB/reloaded" ] || break; sleep 0.05; done; echo) |
-	python3 tests/integration/hosts_strangers.py held "${address[A]}" "$LAB/certs/B" B \
-		"$(digest A big)" 1 $(keys_of big) >"$LAB/held" 2>&1 &
-held=$!
-holds() { grep -q 'held 0 800' "$LAB/held"; }
-eventually 20 holds || lab_fail "B holds no grant: $(cat "$LAB/held")"
+holds() { # HOST: a grant of all of big, of which it reads nothing until it is out
+	rm -f "$LAB/out" "$LAB/held"
+	# shellcheck disable=SC2046 # words: digest, epoch, keys
+	(for ((i = 0; i < 600; i++)); do [ ! -e "$LAB/out" ] || break; sleep 0.05; done; echo) |
+		python3 tests/integration/hosts_strangers.py held "${address[A]}" "$LAB/certs/$1" \
+			"$1" "$(digest A big)" 1 $(keys_of big) >"$LAB/held" 2>&1 &
+	held=$!
+	granted() { grep -q 'held 0 800' "$LAB/held"; }
+	eventually 20 granted || lab_fail "$1 holds no grant: $(cat "$LAB/held")"
+}
+is_cut_off() {
+	touch "$LAB/out"
+	wait $held && grep -q 'cut off' "$LAB/held" ||
+		lab_fail "$1 was sent all: $(cat "$LAB/held")"
+}
+holds B
 bench/hosts/certs --revoke "$LAB/certs" B
 cp "$LAB/certs/crl.pem" "$LAB/certs/A/crl.pem"
 reload A 'new certificates are in use.*connections_ended=[1-9]'
-touch "$LAB/reloaded"
-wait $held && grep -q 'cut off' "$LAB/held" || lab_fail "B was sent all: $(cat "$LAB/held")"
+is_cut_off B
 kv A put secret 9 50
 on B 0 secret 9 '"status": "missed"'
 kv A put kv 9 50
@@ -160,6 +168,12 @@ wants 0 'turned away' stranger "${address[A]}" "$LAB/certs/B" B "$none"
 finds C 9
 shows() { ctl A --json hosts | grep -A3 '"name": "B"' | grep -q '"state": "probation"'; }
 eventually 20 shows || lab_fail 'A still asks B'
+
+# Who is forgotten is no member: what it is being sent ends with the next frame.
+ctl A context share big --with C >/dev/null
+holds C
+ctl A hosts forget C >/dev/null
+is_cut_off C
 
 # Bare, nobody proves a name: what is shared by name is not shared, and cannot be.
 down A

@@ -58,6 +58,10 @@ setup-metrics: ## install promtool (Debian's prometheus, its service masked) for
 	@[ ! -d /run/systemd/system ] || systemctl mask prometheus.service
 	@.ci/setup prometheus
 
+.PHONY: demo-scraped
+demo-scraped: setup-metrics all-plain ## a Prometheus scrapes the demo, and answers the dashboard
+	@DEMO=1 $(RUN) --timeout 900 $(O)/plain:tests/integration/guide.sh
+
 SEQUENCES ?= 2000
 .PHONY: shim-test
 shim-test: all-plain ##  SEQUENCES=2000 random sequences of file operations under tier run (SEED=)

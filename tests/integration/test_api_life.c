@@ -302,6 +302,51 @@ static void test_pins(void **state)
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
+/* Mappings of the service's memory in this process. */
+static uint32_t count_maps(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	uint32_t count = 0;
+	char line[512];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		count += strstr(line, "memfd:tier-") != NULL;
+	fclose(f);
+	return count;
+}
+
+/* What is mapped is not mapped again, and stays until the last handle of it is closed. */
+static void test_a_context_is_mapped_once(void **state)
+{
+	struct world *w = *state;
+	tier_context *c1, *c2;
+	uint32_t none = count_maps(), one;
+	struct tier_found found[2];
+	tier_key keys[2];
+
+	assert_int_equal(tier_context_create(w->t, "once", w->g, NULL, &c1), 0);
+	one = count_maps();
+	assert_true(one > none);
+	assert_int_equal(tier_context_open(w->t, "once", NULL, &c2), 0);
+	assert_int_equal(count_maps(), one);
+	tier_context_close(c1);
+	assert_int_equal(count_maps(), one);
+	keys_of(keys, 0, 2);
+	assert_int_equal(tier_match(c2, keys, 2, found), 0);
+	tier_context_close(c2);
+	assert_int_equal(count_maps(), none);
+	/* Another one of the name is another one. */
+	assert_int_equal(tier_context_open(w->t, "once", NULL, &c1), 0);
+	assert_int_equal(tier_context_remove(w->t, "once"), 0);
+	assert_int_equal(tier_context_create(w->t, "once", w->g, NULL, &c2), 0);
+	assert_int_equal(count_maps(), none + 2 * (one - none));
+	tier_context_close(c1);
+	tier_context_close(c2);
+	assert_int_equal(count_maps(), none);
+	assert_int_equal(tier_context_remove(w->t, "once"), 0);
+}
+
 static void test_contexts_agree_or_are_refused(void **state)
 {
 	struct world *w = *state;
@@ -542,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_a_lease_outlives_eviction),
 		cmocka_unit_test(test_pins),
 		cmocka_unit_test(test_contexts_agree_or_are_refused),
+		cmocka_unit_test(test_a_context_is_mapped_once),
 		cmocka_unit_test(test_a_raised_epoch),
 		cmocka_unit_test(test_a_removed_context),
 		cmocka_unit_test(test_admin_and_counters),

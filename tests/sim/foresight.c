@@ -211,7 +211,8 @@ void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe 
 {
 	uint64_t protected = a->op == ABI_OP_PREFETCH ? cqe->aux : 0;
 
-	if (a->unhurried && a->deadline_ns && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
+	if (a->unhurried && a->deadline_ns && cqe->status == ABI_STATUS_LATE &&
+	    !model_clogged(w) && !inside_no_room(w, a, a->shard))
 		world_fail(w, "P2: a prefetch is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY || cqe->value != a->count)
 		return;

@@ -106,6 +106,42 @@ static bool is_limited(const struct world_context *x, const struct ask *a, uint3
 	return false;
 }
 
+static bool is_asked(struct world *w, const struct ask *a, uint32_t slot)
+{
+	uint32_t its;
+
+	for (uint32_t n = a->first; n < a->first + a->count; n++)
+		if (model_find(w, a->context, n, &its) && its == slot)
+			return true;
+	return false;
+}
+
+/* What is asked for, and what cannot go beside it, is more than a salt may have: it cannot come. */
+bool inside_no_room(struct world *w, const struct ask *a, uint32_t tier)
+{
+	const struct world_context *x = &w->context[a->context];
+	const struct context *in = core_context(w->core, x->id);
+	uint64_t need[WORLD_SALTS] = { 0 };
+
+	for (uint32_t n = 0; in && n < WORLD_KEYS; n++) {
+		uint32_t slot, salt = world_salt(n);
+
+		if (!model_find(w, a->context, n, &slot))
+			continue;
+		if (is_asked(w, a, slot))
+			need[salt] += block_bytes(in, slot);
+		else if (!is_free_to_go(w->core, in, slot, tier))
+			need[salt] += there(in, slot, tier);
+	}
+	for (uint32_t n = a->first; n < a->first + a->count; n++) {
+		uint64_t hard = x->hard[world_salt(n)][tier];
+
+		if (hard && need[world_salt(n)] > hard)
+			return true;
+	}
+	return false;
+}
+
 static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 {
 	const struct core *c = w->core;

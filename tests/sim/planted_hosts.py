@@ -74,7 +74,26 @@ PLANTS = {
     "members-never-change": (
         "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",
         "(void)was; (void)is; return false;"),
+    "a-lost-word-is-not-said-again": (
+        "proto_homes.c", "return memcmp(was, is, sizeof(*was)) != 0;",
+        "return memcmp(was, is, __builtin_offsetof(struct homes_view, lost)) != 0;"),
     "a-home-takes-nothing": ("proto_homes.c", "else if (one.tag)", "else if (0)"),
+    # pages by RDMA
+    "rdma-hole-before-deregistration": (
+        "proto.c", "case LENT_BEGIN: return LENT_DEREGISTER; case LENT_DEREGISTER: return "
+        "LENT_GIVE_BACK;", "case LENT_BEGIN: return LENT_GIVE_BACK; case LENT_GIVE_BACK: return "
+        "LENT_DEREGISTER;"),
+    "rdma-registration-left-behind": (
+        "proto.c", "case LENT_BEGIN: return LENT_DEREGISTER;",
+        "case LENT_BEGIN: return LENT_GIVE_BACK;"),
+    "rdma-any-read-frees": (
+        "proto.c", "return w->count && m->id == w->told - w->count + 1 ? 0 : -EPROTO;",
+        "return w->count && m->id ? 0 : -EPROTO;"),
+    "rdma-whole-before-it-is-read": (
+        "proto.c", "if (w->id[(w->first + i) % NET_PLACES_MAX] == id)",
+        "if (w->id[w->first] != w->id[(w->first + i) % NET_PLACES_MAX] && !id)"),
+    "rdma-one-place-for-all": (
+        "proto.c", "(w->first + w->count) % NET_PLACES_MAX", "w->first"),
     # a CXL pool
     "pool-not-flushed": ("proto_pool.c", "case POOL_STORE: return POOL_FLUSH;",
                          "case POOL_STORE: return POOL_TELL;"),

@@ -450,6 +450,7 @@ bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
 void inside_prefixes(struct world *w);
+bool inside_no_room(struct world *w, const struct ask *a, uint32_t tier);
 void inside_refused(struct world *w, const struct ask *a);
 bool inside_reads_again(const struct world *w, const struct core_io *io);
 void inside_misread(struct world *w, const struct core_io *io, uint32_t piece);

@@ -199,6 +199,8 @@ static void members_as_seen(void **state)
 	assert_true(homes_changed(&all, &again)); /* what it was told, it has not any more */
 	homes_view(&fewer, &p, "a");
 	assert_false(homes_changed(&fewer, &again));
+	fewer.lost++; /* who failed was up again before anybody looked */
+	assert_true(homes_changed(&fewer, &again));
 	/* Who has the deepest one first; not ourselves, not who is not there. */
 	named[0] = (struct net_holders){ { homes_host("b"), homes_host("x") } };
 	named[2] = (struct net_holders){ { homes_host("a"), homes_host("c"), homes_host("b") } };

@@ -16,7 +16,7 @@ $(O)/plain/vm/passthrough: $(call objects,plain,$(filter tierd/backend/nvme%,$(S
 	$(O)/plain/libbase.a
 $(O)/plain/vm/passthrough: LIBS_libtier += $(URING_LIBS)
 # A peer of tierd-net; and a tierd-net that gives memory back while it is still registered.
-$(O)/plain/vm/rdma: $(O)/plain/obj/tierd/net/conn.o $(O)/plain/libbase.a
+$(O)/plain/vm/rdma: $(O)/plain/obj/tierd/net/conn.o $(O)/plain/libproto.a $(O)/plain/libbase.a
 $(O)/plain/vm/rdma: LIBS_libtier += $(IBVERBS_LIBS) $(SSL_LIBS)
 $(O)/plain/vm/unlends/verbs.c: tierd/net/verbs.c
 	@mkdir -p $(@D) && sed '/ibv_dereg_mr(v->mr);/s/ibv.*/(void)0;/' $< >$@ && ! cmp -s $< $@

@@ -79,6 +79,28 @@ static void pins(int owner)
 	close(grant);
 }
 
+/* What lies in a pipe is read out of the very page, by whoever has the pipe. */
+static void spliced(int owner)
+{
+	int fd = share(owner, 4), ends[2];
+	uint8_t *r = map(fd, PROT_READ);
+	struct iovec iov = { .iov_base = word(r, 0), .iov_len = 8 };
+
+	must(owner, TIER_MEM_FILL, 0, 1);
+	if (pipe(ends) || load(word(r, 0)) || vmsplice(ends[1], &iov, 1, 0) != 8)
+		fail("vmsplice: %s", strerror(errno));
+	expect(revoke_client(owner, 4).pinned == 1 && revoke_client(owner, 4).pinned == 1 &&
+	       ask(owner, TIER_MEM_COMMIT, 0, 1, NULL) == -EBUSY,
+	       "what a reader has put into a pipe counts as pinned (K3, K4)");
+	close(ends[0]);
+	close(ends[1]);
+	expect(revoke_client(owner, 4).pinned == 0 && !ask(owner, TIER_MEM_COMMIT, 0, 1, NULL),
+	       "until the pipe is gone");
+	must(owner, TIER_MEM_PUNCH, 0, 1);
+	munmap(r, slots * CHUNK);
+	close(fd);
+}
+
 /* ---- dma-bufs ------------------------------------------------------------------------------- */
 
 static int dmabuf(int fd, uint32_t first, uint32_t count)
@@ -103,7 +125,7 @@ static int import(int buf)
 
 static void dmabufs(int owner)
 {
-	int fd = share(owner, 5), read_only, grant, both, gem;
+	int fd = share(owner, 5), read_only, grant, both, whole, gem;
 	struct tier_mem_slots out;
 	uint8_t *at;
 
@@ -111,6 +133,7 @@ static void dmabufs(int owner)
 	read_only = dmabuf(fd, 1, 1);
 	grant = (int)ask(owner, TIER_MEM_GRANT, 0, 1, NULL);
 	both = dmabuf(grant, 0, 1);
+	whole = dmabuf(owner, 0, 1);
 	expect(read_only >= 0 && both >= 0 && dmabuf(grant, 1, 1) == -EINVAL &&
 	       mmap(NULL, CHUNK, PROT_WRITE, MAP_SHARED, read_only, 0) == MAP_FAILED &&
 	       import(read_only) == -EACCES, "a dma-buf has the mode of its descriptor");
@@ -119,6 +142,12 @@ static void dmabufs(int owner)
 	       revoke_client(owner, 5).descriptors == 1 && load(word(at, 0)) == SIGBUS,
 	       "revocation reaches the mapping of a dma-buf");
 	munmap(at, CHUNK);
+	at = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, whole, 0);
+	expect(at != MAP_FAILED && !store(word(at, 0), 1) &&
+	       (remap_file_pages(at, CHUNK, 0, CHUNK / 4096, 0) || load(word(at, 0)) == SIGBUS),
+	       "a mapping of a dma-buf is not moved on to slots that are not in it");
+	munmap(at, CHUNK);
+	close(whole);
 	gem = import(both);
 	expect(gem >= 0 && ask(owner, TIER_MEM_COMMIT, 0, 1, &out) == -EBUSY &&
 	       import(both) == -EIDRM, "a device that has it mapped makes a commit say EBUSY");
@@ -221,6 +250,7 @@ int main(int argc, char **argv)
 	begin(argc, argv);
 	owner = create();
 	pins(owner);
+	spliced(owner);
 	dmabufs(owner);
 	if (argc > 2) {
 		poison(owner);

@@ -256,6 +256,14 @@ static void context_release(struct core *c, struct context *x)
 	free(x);
 }
 
+int core_recover_finish(struct core *c, struct core_recovery *out)
+{
+	int err = recover_finish(c, out);
+
+	memset(&c->metrics, 0, sizeof(c->metrics)); /* they count from here on */
+	return err;
+}
+
 void core_close(struct core *c)
 {
 	if (!c)
@@ -545,9 +553,7 @@ void core_event(struct core *c, const struct core_event *e)
 	if (e->kind == CORE_EV_TICK && !first)
 		walk_on(c);
 	sched_step(c);
-	c->metrics.items += c->meter.items;
-	if (c->meter.items > c->metrics.event_items_most)
-		c->metrics.event_items_most = c->meter.items;
+	core_looked_at(c, c->meter.items);
 }
 
 bool core_accepts(const struct core *c, uint32_t client)

@@ -144,6 +144,14 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 	return c->drives && x->plan.quota[ABI_TIER_NVME];
 }
 
+/* What an event, or a turn's scan of hazard words, came to. */
+static inline void core_looked_at(struct core *c, uint32_t items)
+{
+	c->metrics.items += items;
+	if (items > c->metrics.event_items_most)
+		c->metrics.event_items_most = items;
+}
+
 /* The device that has what is of the store as a whole; NULL = there is no NVMe tier. */
 static inline struct drive *core_home(const struct core *c)
 {
@@ -186,7 +194,7 @@ static inline uint64_t core_lsn(const struct core *c)
 	return c->drives ? store_lsn(core_home(c)->store) : 0;
 }
 
-/* Dirty bytes of a context: beyond them durable puts wait. */
+/* Dirty bytes of a context: beyond them no durable put begins, and no other one is taken. */
 static inline uint64_t dirty_limit(const struct core *c, const struct context *x)
 {
 	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;

@@ -67,13 +67,17 @@ struct homes_view {
 	uint64_t life[PEERS_MAX + 1];
 	uint32_t host[PEERS_MAX + 1];
 	uint32_t place[PEERS_MAX + 1]; /* in struct peers */
-	uint32_t count, reserved;
+	uint32_t count;
+	uint32_t lost; /* words to homes that were not heard since: as if the members had changed */
 };
 
 void homes_view(struct homes_view *v, const struct peers *p, const char *self);
 /* The place of its home. */
 uint32_t homes_place(const struct homes_view *v, uint64_t tag);
-/* Are they others, or other lives, than they were (K1)? */
+/*
+ * Are they others, or other lives, than they were (K1)? Or was a word lost: who failed can be up
+ * again before anybody looks.
+ */
 bool homes_changed(const struct homes_view *was, const struct homes_view *is);
 /* Peers to ask, of those named for a prefix's anchors: who has the deepest first. Their places. */
 uint32_t homes_whom(const struct homes_view *v, const struct net_holders *named, uint32_t count,

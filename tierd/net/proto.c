@@ -276,3 +276,13 @@ bool window_has(const struct window *w, uint64_t id)
 			return true;
 	return false;
 }
+
+/* A hole under a registration leaves the old bytes to be read from outside, and pinned. */
+enum lent_step lent_ends(enum lent_step done)
+{
+	switch (done) {
+	case LENT_BEGIN: return LENT_DEREGISTER;
+	case LENT_DEREGISTER: return LENT_GIVE_BACK;
+	default: return LENT_END;
+	}
+}

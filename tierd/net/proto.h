@@ -157,6 +157,12 @@ int window_read(const struct window *w, const struct net_word *m);
 /* Does one of this grant still lie there? */
 bool window_has(const struct window *w, uint64_t id);
 
+/* ---- memory that is registered for such frames (verbs.h, W1) -------------------------------- */
+
+/* How it ends: what is done, and what comes next. */
+enum lent_step { LENT_BEGIN, LENT_DEREGISTER, LENT_GIVE_BACK, LENT_END };
+enum lent_step lent_ends(enum lent_step done);
+
 /* ---- peers: whom to ask --------------------------------------------------------------------- */
 
 #define PEERS_MAX 64u

@@ -146,6 +146,7 @@ static int hear(struct teller *t, uint32_t place)
 static void said(struct teller *t, uint32_t place)
 {
 	members_done(t->n, place, t->conn[place], t->failed[place]);
+	t->view.lost += t->failed[place] && t->batch[place].m.count;
 	t->conn[place] = NULL;
 	t->batch[place].m.count = 0;
 	t->said_ns[place] = time_now_ns();
@@ -202,10 +203,12 @@ static void tell_home(struct teller *t, uint64_t tag, bool gone)
 	b->one[b->m.count++] = (struct net_holding){ .tag = tag, .gone = gone };
 	if (b->m.count < BATCH)
 		return;
-	if (told(t, place))
+	if (told(t, place)) {
 		send_batches(t, &place, 1);
-	else
-		b->m.count = 0; /* it stands still: its successor is told all */
+		return;
+	}
+	b->m.count = 0; /* it stands still: its successor is told all, or itself again */
+	t->view.lost++;
 }
 
 /* Does a run begin with it: is what comes before it not here? */

@@ -18,6 +18,7 @@
 
 #include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
+#include "tierd/net/proto.h"
 
 #define PORT 1
 #define PSN_MASK 0xffffffu
@@ -243,13 +244,18 @@ int verbs_lend(struct verbs *v)
 	return -ENOBUFS;
 }
 
-/* W1: in this order. */
+static void undo(const struct verbs *v, enum lent_step step)
+{
+	if (step == LENT_DEREGISTER && v->mr)
+		ibv_dereg_mr(v->mr);
+	if (step == LENT_GIVE_BACK && v->memory)
+		munmap(v->memory, v->bytes);
+}
+
 void verbs_unlend(struct verbs *v)
 {
-	if (v->mr)
-		ibv_dereg_mr(v->mr);
-	if (v->memory)
-		munmap(v->memory, v->bytes);
+	for (enum lent_step s = lent_ends(LENT_BEGIN); s != LENT_END; s = lent_ends(s)) /* W1 */
+		undo(v, s);
 	atomic_sub_u64(&v->d->pinned, v->bytes);
 	v->mr = NULL;
 	v->memory = NULL;

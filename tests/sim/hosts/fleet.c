@@ -101,7 +101,7 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 		[EV_ANSWER] = registry_answer,	[EV_UNANSWERED] = registry_answer,
 		[EV_MESSAGE] = traffic_message, [EV_SEND] = traffic_send,
 		[EV_COMMIT] = traffic_commit,	[EV_LATE] = traffic_late,
-		[EV_POOL] = pool_event,
+		[EV_POOL] = pool_event,		[EV_RDMA] = rdma_event,
 	};
 
 	switch (e->kind) {
@@ -222,6 +222,7 @@ static void end(struct fleet *f)
 
 		while (f->links->waiting)
 			free(f->links->waits[--f->links->waiting]);
+		free(f->links->lent);
 		free(f->links);
 		f->links = next;
 	}

@@ -19,6 +19,8 @@
  *  X1 to X4  of a CXL pool (--pool): who stores into an extent is its owner, by etcd; what a reader
  *      loads is what was stored; until a reader's grant is over or it has copied, the place is
  *      kept, and nobody else may store there (X2)
+ *  W1, N5  of RDMA (--rdma): nothing is read from memory that was given back; a frame lies where it
+ *      was told of until its READ
  *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
  *      time; its bytes are those that are published, if they are
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
@@ -60,6 +62,7 @@
 #define POOL_LINES (POOL_EXTENTS * POOL_EXTENT_BYTES / POOL_LINE)
 #define POOL_TOLD 256u
 #define LINK_WAITS 16u
+#define LENT_TOLD (HOSTS_MAX * HOSTS_MAX)
 
 struct block {
 	bool there;
@@ -81,6 +84,7 @@ struct serving {
 	uint32_t context, key[LENGTH];
 	uint64_t slot[LENGTH], tierd;
 	uint64_t in_pool; /* its number there */
+	bool failed;      /* END is due when nothing lies to be read */
 };
 
 struct link {
@@ -93,7 +97,8 @@ struct link {
 	bool welcome;
 	bool told; /* a HOLD was taken */
 	bool pool; /* so the requester said */
-	bool reading; /* from the pool: what comes meanwhile waits */
+	bool reading; /* from the pool, or by RDMA: what comes meanwhile waits */
+	struct lent *lent; /* rdma.c; NULL: nothing was, so far */
 	struct packet *waits[LINK_WAITS];
 	uint32_t waiting;
 	struct serving serving[NET_GRANTS_MAX];
@@ -218,7 +223,7 @@ struct etcd {
 
 enum event_kind {
 	EV_TURN, EV_LOOKS, EV_PULL, EV_ETCD, EV_ANSWER, EV_UNANSWERED, EV_LOCAL, EV_AGAIN,
-	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END, EV_POOL,
+	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END, EV_POOL, EV_RDMA,
 };
 
 struct event {
@@ -237,12 +242,12 @@ struct event {
 struct faults {
 	uint32_t hosts;
 	uint32_t lost_ppm, twice_ppm, order_ppm, slow_ppm, damaged_ppm;
-	bool pool;
+	bool pool, rdma;
 	uint32_t work_us; /* what a tierd takes for a frame or a put, at most */
 };
 
 struct fleet_result {
-	uint64_t events, pulls, blocks, layers, raises, deletions, turns, pooled, move;
+	uint64_t events, pulls, blocks, layers, raises, deletions, turns, pooled, read, move;
 	char failure[256];
 };
 
@@ -259,6 +264,7 @@ struct fleet {
 	struct pool_world pool;
 	uint64_t acknowledged[CONTEXTS];
 	struct link *links;
+	struct link *lent[LENT_TOLD]; /* the last of each pair of hosts */
 	struct event **heap;
 	uint32_t events, room;
 	const uint64_t *move; /* seeds */
@@ -353,6 +359,9 @@ void pool_event(struct fleet *f, struct event *e);
 void pool_judge_all(struct fleet *f);
 void pool_execute(struct fleet *f, const struct host *h, const struct agree_call *c,
 		  struct reply *out);
+
+/* rdma.c: memory that devices of others read */
+void rdma_event(struct fleet *f, struct event *e);
 
 /* judge.c */
 void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,

@@ -5,7 +5,8 @@
  *   sim-hosts [--hosts N]        500 seeds, as TAP (N: 2 to 8; else by the seed)
  *   sim-hosts --seed N [--trace] one seed; says what it did, shrinks it when it fails
  *   sim-hosts --long             fresh seeds until told to stop
- *   options: --seeds N, --from N, --moves N, --no-report; --pool: they have a CXL pool
+ *   options: --seeds N, --from N, --moves N, --no-report; --pool: they have a CXL pool; --rdma:
+ *   pages go by RDMA
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -22,7 +23,7 @@
 struct options {
 	uint64_t seed, from, seeds;
 	uint32_t moves, hosts;
-	bool one, trace, endless, quiet, pool;
+	bool one, trace, endless, quiet, pool, rdma;
 };
 
 static volatile sig_atomic_t stopped;
@@ -48,6 +49,7 @@ static struct faults faults_of(const struct options *o, uint64_t seed)
 
 	return (struct faults){
 		.pool = o->pool,
+		.rdma = o->rdma,
 		.hosts = o->hosts ? o->hosts : 2 + (uint32_t)(seed / 4 % 5),
 		.lost_ppm = calm ? 0 : 10000,
 		.twice_ppm = calm ? 0 : 5000,
@@ -88,6 +90,8 @@ static void tell(uint64_t seed, const struct fleet_result *r)
 	       (unsigned long long)r->deletions, r->failure[0] ? r->failure : "held");
 	if (r->pooled)
 		printf("%llu frames by the pool\n", (unsigned long long)r->pooled);
+	if (r->read)
+		printf("%llu frames by RDMA\n", (unsigned long long)r->read);
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct fleet_result *r)
@@ -153,6 +157,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		{ "long", no_argument, NULL, 'l' },
 		{ "no-report", no_argument, NULL, 'q' },
 		{ "pool", no_argument, NULL, 'p' },
+		{ "rdma", no_argument, NULL, 'r' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -169,6 +174,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		o->trace |= c == 't';
 		o->quiet |= c == 'q';
 		o->pool |= c == 'p';
+		o->rdma |= c == 'r';
 		o->endless |= c == 'l';
 		if (c == '?')
 			return false;
@@ -186,7 +192,8 @@ int main(int argc, char **argv)
 
 	if (!parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim-hosts [--hosts N] [--seed N [--trace]] [--seeds N] "
-				"[--from N] [--moves N] [--long] [--no-report] [--pool]\n");
+				"[--from N] [--moves N] [--long] [--no-report] [--pool] "
+				"[--rdma]\n");
 		return 2;
 	}
 	signal(SIGINT, stop);

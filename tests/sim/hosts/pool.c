@@ -338,22 +338,6 @@ int pool_told_of(struct fleet *f, struct host *h, struct link *l, const struct p
 	return 0;
 }
 
-/* As if it had come by the socket. */
-static void as_pages(struct packet *p, const uint8_t *bytes, uint32_t count)
-{
-	struct net_at at = p->m.at;
-	uint32_t crcs = at.pages.count * sizeof(uint32_t);
-	struct packet out = *p;
-
-	out.m.pages = at.pages;
-	out.m.header.type = NET_PAGES;
-	out.m.header.length = (uint32_t)sizeof(out.m.pages) + crcs;
-	memcpy(out.m.byte + sizeof(out.m.pages), p->m.byte + sizeof(at), crcs);
-	memcpy(out.m.byte + out.m.header.length, bytes, count);
-	out.bytes = out.m.header.length + count;
-	*p = out;
-}
-
 static void loaded(struct fleet *f, struct host *h, struct link *l, struct pool_step_event *at)
 {
 	uint8_t bytes[POOL_PLACE_BYTES];
@@ -371,7 +355,7 @@ static void loaded(struct fleet *f, struct host *h, struct link *l, struct pool_
 	TRACE(f, "%u copied a frame of grant %llu of %u from %llu", h->place,
 	      (unsigned long long)at->id, l->to, (unsigned long long)at->offset);
 	f->result->pooled++;
-	as_pages(&at->p, bytes, at->loads);
+	packet_as_pages(&at->p, sizeof(at->p.m.at), bytes, at->loads);
 	traffic_loaded(f, h, l, &at->p);
 }
 

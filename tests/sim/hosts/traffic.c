@@ -100,6 +100,7 @@ static void job_end(struct fleet *f, struct host *h, struct job *j, int error)
 		peer_failed(p, fleet_clock(f, h), "failed");
 		h->failed[j->link->to] = true;
 	}
+	h->view.lost += error && j->says_bytes;
 	j->link->closed = true;
 	j->busy = false;
 }
@@ -409,6 +410,10 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 		}
 		if (rc == 0)
 			return 0;
+	} else if (type == NET_PLACES) {
+		rc = rdma_told_of(f, h, j->link, j, &part->pull, p);
+		if (rc == 0)
+			return 0;
 	} else if (type == NET_WHOLE) {
 		rc = take_whole(f, h, j, part, &p->m.word);
 	} else {
@@ -454,11 +459,44 @@ static void to_requester(struct fleet *f, struct host *h, struct link *l, const 
 	}
 }
 
+/* What came meanwhile, behind what was read. */
+static void go_on(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
+{
+	l->reading = false;
+	if (p)
+		to_requester(f, h, l, p);
+	while (l->waiting && !l->reading && !l->closed) {
+		struct packet *next = l->waits[0];
+
+		memmove(l->waits, l->waits + 1, --l->waiting * sizeof(*l->waits));
+		to_requester(f, h, l, next);
+		free(next);
+	}
+}
+
+void traffic_read(struct fleet *f, struct host *h, struct link *l, const struct net_word *said,
+		  const struct packet *p)
+{
+	say_word(f, l, said, sizeof(*said), false);
+	go_on(f, h, l, p);
+}
+
+void packet_as_pages(struct packet *p, size_t crcs, const uint8_t *bytes, uint32_t count)
+{
+	struct packet was = *p;
+	uint32_t length = p->m.pages.count * (uint32_t)sizeof(uint32_t);
+
+	p->m.header.type = NET_PAGES;
+	p->m.header.length = (uint32_t)sizeof(p->m.pages) + length;
+	memcpy(p->m.byte + sizeof(p->m.pages), was.m.byte + crcs, length);
+	memcpy(p->m.byte + p->m.header.length, bytes, count);
+	p->bytes = p->m.header.length + count;
+}
+
 void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struct packet *p)
 {
 	struct net_word copied;
 
-	l->reading = false;
 	for (uint32_t i = 0; i < JOBS * NET_GRANTS_MAX; i++) {
 		struct job *j = &h->job[i / NET_GRANTS_MAX];
 		struct pull *pull = &j->part[i % NET_GRANTS_MAX].pull;
@@ -469,14 +507,7 @@ void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struc
 		pull_copied(pull, &copied);
 		say_word(f, l, &copied, sizeof(copied), false);
 	}
-	to_requester(f, h, l, p);
-	while (l->waiting && !l->reading && !l->closed) {
-		struct packet *next = l->waits[0];
-
-		memmove(l->waits, l->waits + 1, --l->waiting * sizeof(*l->waits));
-		to_requester(f, h, l, next);
-		free(next);
-	}
+	go_on(f, h, l, p);
 }
 
 /* ---- the holder ----------------------------------------------------------------------------- */
@@ -499,6 +530,7 @@ static void grant(struct fleet *f, struct host *h, struct link *l, const struct 
 	s->context = c;
 	s->tierd = h->tierd;
 	s->in_pool = 0;
+	s->failed = false;
 	out.error = agreed_grants(&h->agree, &h->agreed[c], m->epoch, m->deleted,
 				  fleet_clock(f, h));
 	s->serve.blocks = out.error ? 0 : fleet_match(h, c, first / LENGTH, first % LENGTH);
@@ -569,52 +601,64 @@ static int lay_pages(struct fleet *f, const struct host *h, const struct serving
 	return 0;
 }
 
+static void send_later(struct fleet *f, struct host *h, struct link *l, uint32_t serving)
+{
+	struct event *next = fleet_after(f, fleet_below(f, f->faults.work_us) * US, EV_SEND, h);
+
+	next->link = l;
+	next->call = serving;
+}
+
 void traffic_send(struct fleet *f, struct event *e)
 {
 	struct host *h = &f->host[e->host];
 	struct serving *s = &e->link->serving[e->call];
 	struct packet p = { .back = true };
-	struct net_word word;
 	struct cursor at;
 
 	if (e->link->gone || e->link->closed || s->serve.state != SERVE_PAGES)
 		return;
-	serve_frame(&s->serve, &p.m.pages, &at);
-	if (lay_pages(f, h, s, &at, &p)) {
-		serve_end(&s->serve, -ENODATA, &word);
-		say_word(f, e->link, &word, sizeof(word), true);
+	if (rdma_waits(e->link)) {
+		send_later(f, h, e->link, (uint32_t)e->call);
 		return;
 	}
-	if (pool_frame_begins(f, h, e->link, (uint32_t)e->call, &p))
+	serve_frame(&s->serve, &p.m.pages, &at);
+	if (lay_pages(f, h, s, &at, &p)) {
+		s->failed = true;
+		traffic_last_word(f, h, e->link, s);
+		return;
+	}
+	if (rdma_frame_begins(f, h, e->link, (uint32_t)e->call, &p) ||
+	    pool_frame_begins(f, h, e->link, (uint32_t)e->call, &p))
 		return;
 	traffic_transmit(f, e->link, &p);
 	traffic_sent(f, h, e->link, (uint32_t)e->call);
 }
 
-static void say_whole(struct fleet *f, const struct host *h, struct link *l, struct serving *s)
+void traffic_last_word(struct fleet *f, struct host *h, struct link *l, struct serving *s)
 {
 	struct net_word word;
 	bool intact;
 
-	if (!serve_over(&s->serve))
+	if (s->serve.state == SERVE_FREE || rdma_lies(l, s->serve.id) ||
+	    (!s->failed && !serve_over(&s->serve)))
 		return;
 	intact = agreed_stands(&h->agree, &h->agreed[s->context], fleet_clock(f, h)) &&
 		 h->store.epoch[s->context] == s->serve.epoch && s->tierd == h->tierd;
-	serve_whole(&s->serve, intact, &word, fleet_clock(f, h));
+	if (s->failed)
+		serve_end(&s->serve, -ENODATA, &word);
+	else
+		serve_whole(&s->serve, intact, &word, fleet_clock(f, h));
 	say_word(f, l, &word, sizeof(word), true);
+	rdma_grant_over(f, h, l);
 }
 
 void traffic_sent(struct fleet *f, struct host *h, struct link *l, uint32_t serving)
 {
-	struct event *next;
-
-	if (l->serving[serving].serve.state != SERVE_PAGES) {
-		say_whole(f, h, l, &l->serving[serving]);
-		return;
-	}
-	next = fleet_after(f, fleet_below(f, f->faults.work_us) * US, EV_SEND, h);
-	next->link = l;
-	next->call = serving;
+	if (l->serving[serving].serve.state == SERVE_PAGES)
+		send_later(f, h, l, serving);
+	else
+		traffic_last_word(f, h, l, &l->serving[serving]);
 }
 
 static void copied(struct fleet *f, struct host *h, struct link *l, const struct net_word *m)
@@ -629,7 +673,7 @@ static void copied(struct fleet *f, struct host *h, struct link *l, const struct
 			return;
 		serve_kept(&s->serve, pool_kept(&h->pool, s->in_pool, fleet_clock(f, h),
 						h->agree.until_ns));
-		say_whole(f, h, l, s);
+		traffic_last_word(f, h, l, s);
 		return;
 	}
 }
@@ -655,6 +699,8 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		grant(f, h, l, p);
 	} else if (p->m.header.type == NET_COPIED) {
 		copied(f, h, l, &p->m.word);
+	} else if (p->m.header.type == NET_READ) {
+		rdma_read(f, h, l, &p->m.word);
 	} else if (!l->told) { /* what comes twice is of another connection */
 		struct packet out = { .back = true };
 

@@ -18,6 +18,7 @@ struct packet {
 		struct net_grant grant;
 		struct net_pages pages;
 		struct net_at at; /* with its pages, which are for the judge alone */
+		struct net_places places; /* likewise */
 		struct net_word word;
 		uint8_t byte[1024];
 	} m;
@@ -29,6 +30,25 @@ void traffic_transmit(struct fleet *f, struct link *l, struct packet *p);
 void traffic_sent(struct fleet *f, struct host *h, struct link *l, uint32_t serving);
 /* A frame was copied from the pool, and is as if it had come by the socket. */
 void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struct packet *p);
+
+/* The last word of a grant, where it is due. */
+void traffic_last_word(struct fleet *f, struct host *h, struct link *l, struct serving *s);
+/* A frame was read by RDMA (NULL: it could not be), and its holder is told so. */
+void traffic_read(struct fleet *f, struct host *h, struct link *l, const struct net_word *said,
+		  const struct packet *p);
+/* A message that begins as PAGES does and has its CRCs at `crcs`: as if it had come so. */
+void packet_as_pages(struct packet *p, size_t crcs, const uint8_t *bytes, uint32_t count);
+
+/* rdma.c: must the next frame wait for a place? Does it lie there to be read? Does one of a grant?
+ * READ; the grant is over; and what a requester was told of. */
+bool rdma_waits(const struct link *l);
+bool rdma_frame_begins(struct fleet *f, struct host *h, struct link *l, uint32_t serving,
+		       const struct packet *p);
+bool rdma_lies(const struct link *l, uint64_t id);
+void rdma_read(struct fleet *f, struct host *h, struct link *l, const struct net_word *m);
+void rdma_grant_over(struct fleet *f, struct host *h, struct link *l);
+int rdma_told_of(struct fleet *f, struct host *h, struct link *l, const struct job *j,
+		 const struct pull *pull, const struct packet *p);
 
 /* pool.c: does the frame go by the pool? And what a requester was told of. */
 bool pool_frame_begins(struct fleet *f, struct host *h, struct link *l, uint32_t serving,

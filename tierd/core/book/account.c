@@ -229,6 +229,12 @@ void account_round(struct core *c)
 	}
 }
 
+/* Somebody was told that a limit is reached. */
+void account_refused(struct core *c)
+{
+	c->metrics.limit_refusals++;
+}
+
 /* ---- the front's questions ----------------------------------------------------------------- */
 
 int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes)
@@ -241,7 +247,7 @@ int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_by
 		snprintf(why, why_bytes, "connect: user %u has %u connections, its limit "
 			 "(user.connections); end some of its clients (one that left readers open "
 			 "counts until its process ends), or raise it", uid, a->connections);
-		c->metrics.limit_refusals++;
+		account_refused(c);
 		return -EUSERS;
 	}
 	for (uint32_t t = 0; c->config.quarantine_percent && t < ABI_MEM_TIERS; t++) {
@@ -250,7 +256,7 @@ int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_by
 		snprintf(why, why_bytes, "connect: leases of user %u keep %" PRIu64 " bytes of "
 			 "evicted memory (quarantine.percent); end the processes that hold them",
 			 uid, a->held[t]);
-		c->metrics.limit_refusals++;
+		account_refused(c);
 		return -EDQUOT;
 	}
 	return 0;

@@ -56,6 +56,7 @@ void account_take(struct core *c, struct client *k, enum account_kind kind);
 void account_take_for(struct core *c, uint32_t account, enum account_kind kind);
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
 uint64_t account_lack(const struct core *c, const struct client *k, enum account_kind kind);
+void account_refused(struct core *c);
 uint32_t account_fullest(const struct core *c, enum account_kind kind);
 void account_hold(struct core *c, uint32_t client, uint32_t tier, uint64_t bytes);
 void account_round(struct core *c);

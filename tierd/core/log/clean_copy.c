@@ -17,7 +17,7 @@ static bool in_buffer(const struct clean_chunk *h, const void *addr)
 
 static void page_rotten(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
-	c->metrics.read_bad++;
+	drive_read_bad(c, 1);
 	if (!(x->meta[slot].flags & BLOCK_DROPPED) &&
 	    tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(dv->store)))
 		block_drop(c, x, slot);

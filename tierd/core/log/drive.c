@@ -124,6 +124,12 @@ void drive_read_end(struct core *c, const struct core_io *io)
 		dv->read_failures++;
 }
 
+/* Pages that did not verify, or could not be read. */
+void drive_read_bad(struct core *c, uint32_t pages)
+{
+	c->metrics.read_bad += pages;
+}
+
 /* ---- all of them -------------------------------------------------------------------------- */
 
 /* The i-th run of all devices, each of which has CORE_RUNS_MAX. */

@@ -115,7 +115,7 @@ static void proven(struct core *c, struct drive *dv, struct context *x, uint32_t
 /* It could not be read, or did not verify: a few times before that is believed. */
 static bool try_again(struct core *c, struct drive *dv)
 {
-	c->metrics.read_bad++;
+	drive_read_bad(c, 1);
 	return ++dv->prover.tries < PROVE_TRIES;
 }
 

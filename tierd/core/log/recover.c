@@ -606,7 +606,7 @@ static void heat_find(struct core *c, struct context *x)
 	}
 }
 
-int core_recover_finish(struct core *c, struct core_recovery *out)
+int recover_finish(struct core *c, struct core_recovery *out)
 {
 	int err = notes_apply(c);
 
@@ -629,7 +629,6 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	}
 	retain_recovery_end(c);
 	drain_recovered(c);
-	memset(&c->metrics, 0, sizeof(c->metrics));
 	for (uint32_t i = 0; i < c->drives && !err; i++) {
 		c->drive[i]->discarder.looked = false;
 		err = prove_begin(c, c->drive[i]);

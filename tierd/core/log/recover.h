@@ -19,6 +19,8 @@ struct recover {
 	struct core_recovery found;
 };
 
+/* Of core_recover_finish: what only the log knows. */
+int recover_finish(struct core *c, struct core_recovery *out);
 /* Frees what a recovery that did not come to its end had taken. */
 void recover_close(struct core *c);
 

@@ -278,6 +278,7 @@ struct run *drive_run_free(struct drive *dv, uint32_t kind);
 const struct run *drive_run(const struct core *c, uint32_t i);
 void drive_read_begin(struct core *c, const struct core_io *io);
 void drive_read_end(struct core *c, const struct core_io *io);
+void drive_read_bad(struct core *c, uint32_t pages);
 bool drives_room_soon(const struct core *c, uint32_t kind);
 bool drives_unflushed_room(const struct core *c, uint32_t blocks);
 uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CORE_DRIVES_MAX]);

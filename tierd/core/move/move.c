@@ -49,7 +49,7 @@ static void page_came(struct core *c, struct context *x, uint32_t slot, uint32_t
 static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		     uint32_t tier)
 {
-	c->metrics.read_bad++;
+	drive_read_bad(c, 1);
 	if (!(x->meta[slot].flags & BLOCK_DROPPED)) {
 		tombstone(c, x, index_block(&x->ix, slot)->key, core_lsn(c));
 		block_drop(c, x, slot);
@@ -121,7 +121,7 @@ static void read_done(struct core *c, struct core_io *io)
 		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
 
 		if (failed) {
-			c->metrics.read_bad += !undone;
+			drive_read_bad(c, !undone);
 			page_misread(io, x, slot);
 			page_fail(c, x, slot, page, ABI_TIER_CXL);
 		} else if (io->bad_mask >> i & 1) {
@@ -145,7 +145,7 @@ static void direct_bad(struct core *c, struct request *r, uint32_t slot, uint32_
 		page_bad(c, x, slot, page, ABI_TIER_HBM);
 		return;
 	}
-	c->metrics.read_bad++;
+	drive_read_bad(c, 1);
 	page_fail(c, x, slot, page, ABI_TIER_HBM);
 	path_repair(c, x, slot);
 	path_failed(c, r, PATH_DIRECT);
@@ -157,7 +157,7 @@ static void direct_failed(struct core *c, struct core_io *io)
 	struct request *r = io->priv.owner;
 	bool undone = io->res == -ETIME || io->res == -ECANCELED;
 
-	c->metrics.read_bad += undone ? 0 : io->piece_count;
+	drive_read_bad(c, undone ? 0 : io->piece_count);
 	for (uint32_t i = 0; i < io->piece_count; i++) {
 		page_misread(io, r->ctx, io->priv.slot[i]);
 		page_fail(c, r->ctx, io->priv.slot[i], io->priv.page[i], ABI_TIER_HBM);

@@ -316,7 +316,7 @@ static struct pin *pin_begin(struct core *c, struct pin_ask *ask)
 	if (account_may(c, &c->client[ask->client], ACCOUNT_PINS))
 		p = pin_get(c, ask->client);
 	else
-		c->metrics.limit_refusals++;
+		account_refused(c);
 	if (!p)
 		return NULL;
 	p->ctx = ask->ctx;

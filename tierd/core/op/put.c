@@ -299,7 +299,7 @@ static void put_reserve(struct core *c, struct request *r)
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > dirty_limit(c, x))
 		err = -EAGAIN;
 	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PUTS)) {
-		c->metrics.limit_refusals++;
+		account_refused(c);
 		err = -EDQUOT;
 	}
 	p = err ? NULL : put_get(c, r);
@@ -330,7 +330,7 @@ static void put_reserve(struct core *c, struct request *r)
 		aux = 0;
 	if (err == -ENOSPC && p->tables_limit) {
 		aux = tables_held(p->tables_limit);
-		c->metrics.limit_refusals++;
+		account_refused(c);
 	}
 	if (err == -ENOSPC && p->collides)
 		aux = (uint64_t)(1 + ABI_HELD_CHAIN) << 8 * ABI_HELD_TIER;

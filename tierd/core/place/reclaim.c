@@ -457,9 +457,7 @@ void core_scan(struct core *c)
 	}
 	s->over = s->client >= c->clients_high;
 	s->slots += items;
-	c->metrics.items += items;
-	if (items > c->metrics.event_items_most)
-		c->metrics.event_items_most = items;
+	core_looked_at(c, items);
 }
 
 /* ---- after the scan ----------------------------------------------------------------------- */
