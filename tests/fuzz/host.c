@@ -12,6 +12,15 @@
 #include "tests/lib/core_shell.h"
 #include "tierd/core/state.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+#define CONTEXTS_BYTES (ABI_CONTEXTS_MAX * sizeof(struct context *))
+
 #define TOKEN_REMOVE 0x100u /* + context */
 #define MSEC 1000000ull
 #define HOUR (3600000ull * MSEC)
@@ -459,6 +468,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 
 void host_halt(struct host *h)
 {
+	ASAN_UNPOISON_MEMORY_REGION(h->core->context, CONTEXTS_BYTES);
 	core_close(h->core);
 	h->core = NULL;
 	h->bag_count = 0;
@@ -573,6 +583,19 @@ void host_spec(struct disk_context *spec, uint32_t kind, uint32_t i)
 	part(g, "state", ABI_KIND_STATE, 1, bytes[kind][2]);
 }
 
+/* A loop that goes one context too far would read a null pointer, but for the last that can be. */
+static int create(struct core *c, const struct disk_context *spec,
+		  const struct core_context_memory *memory, uint64_t token, uint32_t *id)
+{
+	int rc;
+
+	ASAN_UNPOISON_MEMORY_REGION(c->context, CONTEXTS_BYTES);
+	rc = core_context_create(c, spec, memory, token, id);
+	ASAN_POISON_MEMORY_REGION(&c->context[c->contexts_high],
+				  (ABI_CONTEXTS_MAX - c->contexts_high) * sizeof(c->context[0]));
+	return rc;
+}
+
 int host_context_create(struct host *h, uint32_t i, const struct disk_context *spec,
 			uint64_t token, char *why)
 {
@@ -598,7 +621,7 @@ int host_context_create(struct host *h, uint32_t i, const struct disk_context *s
 		memory.mem[t] = x->mem[t];
 	}
 	x->made = true;
-	rc = core_context_create(h->core, spec, &memory, token, &x->id);
+	rc = create(h->core, spec, &memory, token, &x->id);
 	if (rc)
 		host_context_free(h, i);
 	return rc;

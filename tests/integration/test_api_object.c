@@ -115,6 +115,7 @@ static void test_names_are_listed_renamed_and_lapse(void **state)
 	struct world *w = *state;
 	struct tier_object_options ttl = { .size = sizeof(ttl), .ttl_ns = 300 * NS_PER_MS };
 	static struct tier_object_entry list[100];
+	struct tier_object_info info;
 	char name[256], odd[256];
 	tier_object *o;
 
@@ -131,6 +132,9 @@ static void test_names_are_listed_renamed_and_lapse(void **state)
 	assert_int_equal(tier_object_list(w->t, "files", "dir/", "dir/19", list, 100), 30);
 	assert_string_equal(list[0].name, "dir/20");
 	assert_int_equal(list[29].size, 49);
+	assert_int_equal(tier_object_stat(w->t, "files", "dir/49", &info), 0);
+	assert_true(info.mtime_ns && list[29].mtime_ns == info.mtime_ns);
+	assert_int_equal(list[29].flags, TIER_OBJECT_RESIDENT);
 	assert_int_equal(tier_object_list(w->t, "files", NULL, NULL, list, 100), 51);
 	assert_string_equal(list[0].name, odd);
 	assert_int_equal(tier_object_rename(w->t, "files", "dir/07", "dir/08",

@@ -2,6 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .PHONY: mutate
-mutate: ##   plant random mistakes: N=200 SEED=n [UNDER=folder]; prints which no test finds
+mutate: ##   plant mistakes, print which no test finds: N=200 SEED=n [UNDER=folder | AT=file:line]
 	@tests/mutate/mutate --n $(or $(N),100) --seed $(or $(SEED),1) \
-		$(UNDER:%=--under %) $(O)
+		$(UNDER:%=--under %) $(AT:%=--at %) $(O)

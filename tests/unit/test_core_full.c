@@ -169,6 +169,34 @@ static void wait_until_given_up(void)
 	host_audit(&host);
 }
 
+/* Of the context's room on NVMe, what is under way there has its part. */
+static void test_what_is_being_written_counts(void **state)
+{
+	const uint32_t half = ROOM / 2;
+	uint32_t written = 0;
+
+	(void)state;
+	put(0, 0, 1, ABI_SQE_DURABLE); /* the log is open */
+	assert_int_equal(put_answer(), 0);
+	host.held = true;
+	for (uint32_t n = 0; n < 2; n++) {
+		put(0, 1 + n * half, half, ABI_SQE_DURABLE);
+		for (uint32_t i = 0; i < host.bag_count;)
+			if (host.bag[i].kind == CORE_AC_COPY)
+				host_carry(&host, i);
+			else
+				i++;
+		for (uint32_t i = 0; i < SOON; i++)
+			host_tick(&host, 2 * MSEC);
+	}
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		written += host.core->drive[0]->run[i].blocks;
+	assert_in_range(written, half, ROOM - 1);
+	host.held = false;
+	host_carry_all(&host);
+	wait_until_given_up();
+}
+
 /* Its block is not there and waits for nothing. The next has its own time, and room that comes. */
 static void test_a_promise_without_room_is_given_up(void **state)
 {
@@ -295,6 +323,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_promise_without_room_stops_nobody_else),
 		TEST(test_a_block_without_room_stops_nobody_else),
+		TEST(test_what_is_being_written_counts),
 		TEST(test_a_promise_without_room_is_given_up),
 		TEST(test_a_block_without_room_stays_in_memory),
 		TEST(test_a_put_waits_for_what_is_given_up),

@@ -108,6 +108,18 @@ static void test_a_user_takes_no_table_whole(void **state)
 		account_give(host.core, k->account, k, ACCOUNT_PUTS);
 }
 
+/* What a pin holds is a list of pieces, and all of them are let go. */
+static void test_a_pin_of_many_is_let_go_whole(void **state)
+{
+	(void)state;
+	for (uint32_t n = KEYS; n <= CORE_PIN_CHUNK_REFS; n++)
+		put(n);
+	assert_int_equal(pin(0, 0, CORE_PIN_CHUNK_REFS + 1), CORE_PIN_CHUNK_REFS + 1);
+	unpin(0, host.answer.value);
+	for (uint32_t n = 0; n <= CORE_PIN_CHUNK_REFS; n++)
+		assert_false(block_use_is_pinned(block_use(context(), slot_of(n))));
+}
+
 /* A pin's id is good in another process of the same user, and for an operator. */
 static void test_other_users_do_not_unpin(void **state)
 {
@@ -432,6 +444,7 @@ int main(void)
 		cmocka_unit_test_setup(test_a_block_that_left_is_charged_to_nobody, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_pinned, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_held, again),
+		cmocka_unit_test_setup(test_a_pin_of_many_is_let_go_whole, again),
 	};
 
 	return cmocka_run_group_tests(tests, begin, one_host_off);

@@ -194,6 +194,16 @@ static void test_nothing_comes_long_before_its_time(void **state)
 		assert_int_equal(is_in_cxl(i), i < 6);
 }
 
+/* Before anything is measured, the client's word on how fast it reads says what its time is. */
+static void test_the_pace_is_what_the_client_says(void **state)
+{
+	(void)state;
+	assert_int_equal(plan(0, 0, 0, 8, 0).res, 0); /* one each ms */
+	host_tick(&host, MS);
+	assert_true(is_in_cxl(0));
+	assert_false(is_in_cxl(7));
+}
+
 /* Also when most of what it brings has left again before it is looked at. It lets go once. */
 static void test_a_plan_that_is_not_followed_is_let_go(void **state)
 {
@@ -231,6 +241,7 @@ int main(void)
 		CASE(test_a_user_leaves_plans_to_others),
 		CASE(test_each_access_finds_its_block),
 		CASE(test_nothing_comes_long_before_its_time),
+		CASE(test_the_pace_is_what_the_client_says),
 		CASE(test_a_plan_that_is_not_followed_is_let_go),
 		CASE(test_the_position_is_in_the_clients_memory),
 	};

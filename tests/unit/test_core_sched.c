@@ -683,6 +683,10 @@ static void estimates_come_from_what_was_measured(void **state)
 	/* A prefetch goes beside demand at the pace of its units. */
 	assert_true(sched_ready_ns(d.c, SCHED_READ, 16 * PAGE, ABI_CLASS_DEADLINE, 0) >
 		    sched_ready_ns(d.c, SCHED_READ, 16 * PAGE, ABI_CLASS_DEMAND, 0));
+	for (uint32_t i = 0; i < 16; i++) /* what is under way does not end */
+		tick(&d, 50 * MS);
+	sched_channel_stats(d.c, SCHED_READ, &l);
+	assert_in_range(l.idle_permille, 0, 200);
 	device_close(&d);
 }
 

@@ -123,6 +123,25 @@ static void test_an_answer_has_an_end(void **state)
 	w->fake->admin = NULL;
 }
 
+static void test_why_no_answer_came_is_told(void **state)
+{
+	static struct message answer;
+	struct socket s;
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	s.fd = pair[0];
+	assert_int_equal(socket_receive(&s, &answer, WIRE_DONE, 1), -ETIMEDOUT);
+	assert_non_null(strstr(tier_error_text(), "did not answer in time"));
+	close(pair[1]);
+	assert_int_equal(socket_receive(&s, &answer, WIRE_DONE, 1), -ENOTCONN);
+	assert_non_null(strstr(tier_error_text(), "hung up"));
+	socket_close(&s);
+	assert_int_equal(socket_receive(&s, &answer, WIRE_DONE, 1), -EBADF);
+	assert_non_null(strstr(tier_error_text(), strerror(EBADF)));
+}
+
 /* Piece after piece, for ever. */
 static void answer_endless(struct fake_client *k, const struct wire_header *q)
 {
@@ -672,6 +691,7 @@ int main(void)
 		T(test_no_descriptors_left),
 		T(test_an_answer_longer_than_any),
 		T(test_an_answer_has_an_end),
+		T(test_why_no_answer_came_is_told),
 		T(test_an_answer_without_an_end),
 		T(test_counters_of_an_older_caller),
 		T(test_a_full_queue_of_callers), T(test_what_is_no_socket),

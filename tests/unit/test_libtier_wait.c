@@ -221,9 +221,14 @@ static void test_the_event_descriptor_tells_of_an_answer_at_any_instruction(void
 	if (!STEP_WORKS)
 		skip();
 	w->fake->hook = hook_keep;
+	close(0); /* is one like any other */
 	make_descriptor(w);
+	assert_int_equal(event_fd, 0);
 	at_any_instruction(w, poll_nothing);
 	w->fake->hook = NULL;
+	world_teardown(state);
+	assert_int_equal(open("/dev/null", O_RDONLY), 0);
+	world_setup(state);
 }
 
 /* While it is made: each time by another connection. */

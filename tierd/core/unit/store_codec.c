@@ -52,8 +52,7 @@ uint32_t store_page_seed(const uint8_t *key, uint64_t salt, uint32_t page)
 
 static int refuse(char *why, size_t why_bytes, const char *text)
 {
-	if (why && why_bytes)
-		snprintf(why, why_bytes, "%s", text);
+	snprintf(why, why_bytes, "%s", text);
 	return -EINVAL;
 }
 
