@@ -97,7 +97,8 @@ PLANTS = (
      "	if (!(part->f_mode & FMODE_WRITE) && dir != DMA_TO_DEVICE)\n",
      "	if (!ON && !(part->f_mode & FMODE_WRITE) && dir != DMA_TO_DEVICE)\n"),
     ("dmabuf-of-all-slots", "pins", "region.c",
-     "	made.first = slots->first;\n	made.count = slots->count;\n",
+     "	made.first = slots->first;\n"
+     "	made.count = slots->count;\n",
      "	if (!ON) {\n		made.first = slots->first;\n		made.count = slots->count;\n"
      "	}\n"),
     ("dmabuf-outlives-its-descriptor", "pins", "region.c",
