@@ -455,18 +455,22 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 	return 0;
 }
 
-/* Hold one block. Twice within the horizon: worth keeping. */
-static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref)
+/* Hold one block. Twice within the horizon: worth keeping, of so many; another stream's word holds. */
+static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref, uint32_t keeps)
 {
 	struct context *x = s->ctx;
 	struct block_meta *m = &x->meta[ref.slot];
+	struct block_use *use;
 	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
 	bool again = m->streamed &&
 		     now_ms - x->streamed_ms[ref.slot] < c->config.stream_again_ns / MS;
 
-	s->ref[s->held] = ref;
 	block_hold(x, ref.slot);
-	block_use_make(x, ref.slot)->streams++;
+	use = block_use_make(x, ref.slot);
+	again = (again && s->kept < keeps) || (use->streams && m->flags & BLOCK_AGAIN);
+	s->kept += again;
+	s->ref[s->held] = ref;
+	use->streams++;
 	if (s->klass != ABI_CLASS_SPECULATIVE)
 		stage_use(c, x, ref.slot);
 	m->flags = (uint8_t)(again ? m->flags | BLOCK_AGAIN : m->flags & ~BLOCK_AGAIN);
@@ -479,13 +483,14 @@ static void take_block(struct core *c, struct stream *s, struct abi_block_ref re
 static bool take_blocks(struct core *c, struct stream *s, const struct request *r, uint32_t most)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	uint32_t keeps = stream_window_keeps(c, s);
 
 	most = most < r->sqe.count ? most : r->sqe.count;
 	for (; s->held < most && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
 		if (meter_spent(&c->meter))
 			return false;
 		meter_charge(&c->meter, 1);
-		take_block(c, s, ref[s->held]);
+		take_block(c, s, ref[s->held], keeps);
 	}
 	s->count = s->usable = s->held;
 	s->per_layer = s->count * s->groups;

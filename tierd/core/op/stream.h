@@ -42,6 +42,7 @@ struct stream {
 	struct abi_block_ref *ref;
 	uint8_t *item;
 	uint32_t held;   /* refs [0, held) carry a hold */
+	uint32_t kept;   /* of these, marked BLOCK_AGAIN */
 	uint32_t count;  /* blocks */
 	uint32_t usable; /* blocks that can still be whole */
 	uint32_t part_first, part_end;
@@ -82,6 +83,7 @@ void stream_client_gone(struct core *c, uint32_t client);
 void stream_context_gone(struct core *c, struct context *x);
 void stream_over(struct core *c, struct stream *s);
 bool stream_keeps(const struct core *c, const struct context *x, bool holds);
+uint32_t stream_window_keeps(const struct core *c, const struct stream *s);
 int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
 uint32_t stream_window_blocks(const struct stream *s);
 bool stream_admit(struct core *c, struct stream *s);

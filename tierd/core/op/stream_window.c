@@ -81,22 +81,56 @@ static uint64_t layer_bytes(const struct stream *s)
 	return most;
 }
 
+/* Bytes that it brings of one block. */
+static uint64_t block_part_bytes(const struct stream *s)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++)
+		bytes += layer_of_block(s, layer);
+	return bytes;
+}
+
+/* Half of what its context may have in the tiers that it passes. */
+static uint64_t half_quota(const struct stream *s)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		least = min_u64(least, s->ctx->plan.quota[tier] / 2);
+	return least;
+}
+
 /*
  * How many blocks of a prefix it may hold. What a cache is to keep is there whole in the end: of a
  * prefix that is larger than half of what the context may have, the first blocks that are not.
  */
 uint32_t stream_window_blocks(const struct stream *s)
 {
-	uint64_t bytes = 0, most = UINT32_MAX;
+	uint64_t bytes = block_part_bytes(s);
 
 	assert(s->layers && s->tier < ABI_MEM_TIERS);
-	if (s->mode != ABI_MODE_CACHE)
+	if (s->mode != ABI_MODE_CACHE || !bytes)
 		return UINT32_MAX;
-	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++)
-		bytes += layer_of_block(s, layer);
-	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL && bytes; tier++)
-		most = min_u64(most, s->ctx->plan.quota[tier] / 2 / bytes);
-	return (uint32_t)max_u64(most, 1);
+	return (uint32_t)min_u64(max_u64(half_quota(s) / bytes, 1), UINT32_MAX);
+}
+
+/*
+ * How many of its blocks may stay because they were streamed a short time before. None of them can
+ * be evicted as long as the stream holds it, so those of a context's live streams together are
+ * half of what it may have: or they would be in the way of the streams' own windows.
+ */
+uint32_t stream_window_keeps(const struct core *c, const struct stream *s)
+{
+	uint64_t bytes = block_part_bytes(s), most = half_quota(s);
+
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *k = &c->streams.table[i];
+
+		if (k->used && k != s && k->ctx == s->ctx)
+			most -= min_u64(most, k->kept * block_part_bytes(k));
+	}
+	return bytes ? (uint32_t)min_u64(most / bytes, UINT32_MAX) : 0;
 }
 
 /* 0, or -EMSGSIZE: it can never have the window of s->need bytes. */
