@@ -425,6 +425,7 @@ static void test_a_context_is_the_same_or_lost(void **state)
 	tier_context *c;
 
 	memset(w->x->ix.header->fingerprint, 0x5a, 32);
+	w->fake->other = 7;
 	assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
 	pthread_mutex_lock(&w->fake->lock);
 	atomic_store_release_u32(&w->fake->client[0].region->closed, 1);

@@ -377,6 +377,7 @@ static void test_a_closed_context_is_unmapped_everywhere(void **state)
 	tier_put *p;
 	int before;
 
+	w->fake->other = 7; /* no map of w->c's is its */
 	assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
 	fake_restart(w->fake);

@@ -106,6 +106,7 @@ struct fake {
 	uint64_t stream_lie;  /* to the place of the lines of streams */
 	struct wire_ctx asked; /* the last question about a context */
 	int refusal; /* that is the answer to all of them; 0 = none */
+	uint64_t other; /* added to the uids of contexts: others under the same names */
 	bool places; /* grants places of puts, each a file of its own */
 	uint32_t placed; /* so many */
 	fake_hook hook;

@@ -126,7 +126,7 @@ static inline void fake_info(struct fake *f, struct fake_client *k, uint32_t id,
 	struct wire_ctx_info info = { .header = { .type = WIRE_CTX_INFO, .seq = seq },
 				      .context_id = id,
 				      .writable = x->writable,
-				      .uid = id + 1,
+				      .uid = id + 1 + f->other,
 				      .index_bytes = x->index_bytes };
 	int fds[1 + ABI_MEM_TIERS];
 
