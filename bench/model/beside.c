@@ -109,7 +109,7 @@ static void layer(struct model *m, void *arg, const struct abi_cqe *cqe)
 static void pull(struct wire *w)
 {
 	struct model *m = w->of->m;
-	struct abi_sqe sqe = { .op = ABI_OP_STREAM, .klass = ABI_CLASS_DEMAND, .tier = ABI_TIER_CXL,
+	struct abi_sqe sqe = { .op = ABI_OP_STREAM, .klass = ABI_CLASS_DEADLINE, .tier = ABI_TIER_CXL,
 			       .mode = ABI_MODE_STREAM, .count = PULLED,
 			       .arg_bytes = sizeof(w->ref), .stream = (uint16_t)w->number,
 			       .generation = ++w->generation,

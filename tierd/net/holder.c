@@ -208,7 +208,8 @@ static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *
 	g->begun_ns = time_now_ns();
 	g->until_ns = g->begun_ns +
 		      (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
-	g->klass = m->klass;
+	/* Never before a page that an engine here waits for. */
+	g->klass = m->klass == TIER_CLASS_DEMAND ? TIER_CLASS_DEADLINE : m->klass;
 	g->reattached = reattached(h->n);
 	g->cold = cold == g->blocks;
 	return cold ? stream_open(g, 0) : 0;
