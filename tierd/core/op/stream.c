@@ -455,7 +455,7 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 	return 0;
 }
 
-/* Hold one block. Twice within the horizon: worth keeping, of so many; another stream's word holds. */
+/* Hold one block. Twice within the horizon: worth keeping, of so many, or if others keep it. */
 static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref, uint32_t keeps)
 {
 	struct context *x = s->ctx;
