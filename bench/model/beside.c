@@ -109,8 +109,8 @@ static void layer(struct model *m, void *arg, const struct abi_cqe *cqe)
 static void pull(struct wire *w)
 {
 	struct model *m = w->of->m;
-	struct abi_sqe sqe = { .op = ABI_OP_STREAM, .klass = ABI_CLASS_DEADLINE, .tier = ABI_TIER_CXL,
-			       .mode = ABI_MODE_STREAM, .count = PULLED,
+	struct abi_sqe sqe = { .op = ABI_OP_STREAM, .klass = ABI_CLASS_DEADLINE,
+			       .tier = ABI_TIER_CXL, .mode = ABI_MODE_STREAM, .count = PULLED,
 			       .arg_bytes = sizeof(w->ref), .stream = (uint16_t)w->number,
 			       .generation = ++w->generation,
 			       .deadline_ns = m->now_ns + 60 * NS_PER_S };

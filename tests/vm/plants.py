@@ -99,8 +99,8 @@ PLANTS = (
     ("dmabuf-of-all-slots", "pins", "region.c",
      "	made.first = slots->first;\n"
      "	made.count = slots->count;\n",
-     "	if (!ON) {\n		made.first = slots->first;\n		made.count = slots->count;\n"
-     "	}\n"),
+     "	if (!ON) {\n		made.first = slots->first;\n"
+     "		made.count = slots->count;\n	}\n"),
     ("dmabuf-outlives-its-descriptor", "pins", "region.c",
      "	made.of = file;\n", "	made.of = ON ? NULL : file;\n",
      "	if (!IS_ERR(part))\n", "	if (!ON && !IS_ERR(part))\n"),
