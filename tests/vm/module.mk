@@ -2,7 +2,9 @@
 # and a kernel image, which `tests/vm/setup` fetches.
 # SPDX-License-Identifier: Apache-2.0
 
-VM ?= $(filter-out %_long,$(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh)))
+# All but long runs, and tests of two guests: these are named.
+VM ?= $(filter-out %_long pool rdma_wire,\
+	$(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh)))
 VM_PROGRAMS := $(patsubst %.c,$(O)/plain/vm/%,$(notdir $(wildcard tests/vm/*.c)))
 ifeq ($(HAVE_IBVERBS),)
 VM_PROGRAMS := $(filter-out %/rdma,$(VM_PROGRAMS))
