@@ -50,6 +50,9 @@ eventually 120 owns A 4 || lab_fail 'A owns nothing of the pool'
 pool_up B
 meet B A
 echo 'both hosts are up, and A owns 4 of 5 extents'
+# What A shares is known to B some time after A is.
+tells 'put 11' >/dev/null
+eventually 60 kv B --expect 10 --deadline 10000 read kv 11 10 || lab_fail 'B knows nothing of kv'
 
 tells 'put 1' >/dev/null
 by_pool 1
