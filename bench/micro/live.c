@@ -91,23 +91,26 @@ static void *idle(void *arg)
 	return arg;
 }
 
-/* In a child: ns from connect to the first lease; < 0 = an error. */
-static int64_t first_lease(const struct pool *from)
+/* In a child: ns from connect to the first lease, of what was put last; < 0 = an error. */
+static int64_t first_lease(const struct live *l)
 {
+	const struct pool *from = l->p;
 	struct pool p = { .bench = from->bench, .spec = from->spec, .service = from->service };
 	const struct tier_connect_options options = { .size = sizeof(options),
 						      .socket = p.service.socket,
 						      .name = "more" };
 	uint64_t begin = time_now_ns();
 	struct tier_lease lease;
+	tier_key key;
 	int error = tier_connect(&p.t, &options);
 
+	pool_key(&key, p.spec.blocks + (l->next - 1) % p.spec.blocks);
 	if (!error)
 		error = tier_context_open(p.t, p.spec.name, NULL, &p.c);
 	if (!error)
 		error = tier_reader_open(p.t, &p.r);
 	if (!error)
-		error = tier_lease_page(p.r, p.c, from->block[0], 0, 0, &lease);
+		error = tier_lease_key(p.r, p.c, &key, 0, 0, &lease);
 	if (error)
 		return error;
 	begin = time_now_ns() - begin;
@@ -115,13 +118,13 @@ static int64_t first_lease(const struct pool *from)
 	return (int64_t)begin;
 }
 
-static void child(const struct pool *from, bool two, int out)
+static void child(const struct live *l, bool two, int out)
 {
 	int64_t ns = -EAGAIN;
 	pthread_t t;
 
 	if (!two || !pthread_create(&t, NULL, idle, NULL))
-		ns = first_lease(from);
+		ns = first_lease(l);
 	_exit(write(out, &ns, sizeof(ns)) != sizeof(ns));
 }
 
@@ -138,7 +141,7 @@ static int attach_round(struct live *l, bool two, struct sample *to)
 		pid_t pid = fork();
 
 		if (!pid)
-			child(l->p, two, end[1]);
+			child(l, two, end[1]);
 		if (pid < 0 || waitpid(pid, NULL, 0) < 0 ||
 		    read(end[0], &ns, sizeof(ns)) != sizeof(ns))
 			ns = -ECHILD;
