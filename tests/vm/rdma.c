@@ -18,7 +18,7 @@
 #define WAIT_NS (60 * NS_PER_S)
 #define READ_NS (20 * NS_PER_S)
 
-struct requester {
+struct asker {
 	struct conn *c;
 	struct verbs *v;
 	struct net_places at[NET_PLACES_MAX]; /* where frames lie */
@@ -42,7 +42,7 @@ static void check(int rc, const char *what)
 		fail("%s: %s", what, strerror(-rc));
 }
 
-static void *next(struct requester *p, uint16_t type)
+static void *next(struct asker *p, uint16_t type)
 {
 	check(conn_message(p->c, time_now_ns() + WAIT_NS), "no message");
 	if (conn_got(p->c)->type != type)
@@ -57,7 +57,7 @@ static struct net_header header(uint16_t type, size_t length)
 }
 
 /* A new queue pair; what there was is over. */
-static void path(struct requester *p, struct verbs_device *d)
+static void path(struct asker *p, struct verbs_device *d)
 {
 	struct net_path m = { .header = header(NET_PATH, sizeof(m)) };
 	const struct net_path *theirs;
@@ -72,7 +72,7 @@ static void path(struct requester *p, struct verbs_device *d)
 }
 
 /* ASK for a prompt of the context; all its frames are told of. */
-static void ask(struct requester *p, const tier_geometry *g, const uint8_t digest[32], uint64_t prompt)
+static void ask(struct asker *p, const tier_geometry *g, const uint8_t digest[32], uint64_t prompt)
 {
 	struct {
 		struct net_ask m;
@@ -106,7 +106,7 @@ static void ask(struct requester *p, const tier_geometry *g, const uint8_t diges
 }
 
 /* READ of all frames, each answered; then the holder's word. */
-static void finish(struct requester *p)
+static void finish(struct asker *p)
 {
 	struct net_word m = { .header = header(NET_READ, sizeof(m)), .id = 0 };
 	const struct net_word *word;
@@ -119,12 +119,12 @@ static void finish(struct requester *p)
 	check(word->error, "the grant did not stand");
 }
 
-static int fetch(struct requester *p, const struct net_places *m)
+static int fetch(struct asker *p, const struct net_places *m)
 {
 	return verbs_read(p->v, m, -1, -1, time_now_ns() + READ_NS);
 }
 
-static void refused(struct requester *p, const struct net_places *m, const char *what)
+static void refused(struct asker *p, const struct net_places *m, const char *what)
 {
 	int rc = fetch(p, m);
 
@@ -160,7 +160,7 @@ static void want_pinned(const char *pid, uint64_t bytes, const char *when)
 }
 
 /* Nobody writes there: the queue pair that tries is dead, and the bytes are those that were. */
-static void try_to_write(struct requester *p, const struct net_places *m)
+static void try_to_write(struct asker *p, const struct net_places *m)
 {
 	struct ibv_sge from = { .addr = (uintptr_t)p->v->memory, .length = 64,
 				.lkey = p->v->mr->lkey };
@@ -179,14 +179,14 @@ static void try_to_write(struct requester *p, const struct net_places *m)
 	printf("refused: a write\n");
 }
 
-static void connect_to(struct requester *p, struct conn_self *self, char **word)
+static void connect_to(struct asker *p, struct conn_self *self, char **word)
 {
 	check(conn_open(&p->c, self, word[1], word[2], time_now_ns() + WAIT_NS), "to connect");
 	if (!(p->c->features & NET_RDMA))
 		fail("the holder has no RDMA");
 }
 
-static void walk(struct requester *a, struct requester *b, struct verbs_device *d, const tier_geometry *g,
+static void walk(struct asker *a, struct asker *b, struct verbs_device *d, const tier_geometry *g,
 		 const uint8_t digest[32], char **word)
 {
 	struct net_places beyond;
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 {
 	struct conn_self self = { .lock = LOCK_INIT, .features = NET_RDMA, .incarnation = 1,
 				  .verbs_close = verbs_close, .stop = -1 };
-	struct requester a = { .c = NULL }, b = { .c = NULL };
+	struct asker a = { .c = NULL }, b = { .c = NULL };
 	struct verbs_device *d;
 	uint8_t address[16], digest[32];
 	tier_context *c;
