@@ -23,12 +23,7 @@ start() {
 	echo "${net_pid[A]}" >"$LAB/net.pid"
 }
 
-# A line's own process: its input and output are the connection.
-if [ "${1-}" = obey ]; then
-	read -r line
-	obey "$line" 2>&1 </dev/null && echo done
-	exit
-fi
+[ "${1-}" != obey ] || { obey_one; exit; }
 
 host_up A
 kv A put kv 0 0
@@ -36,7 +31,4 @@ echo 'tierd of A is up'
 etcd_there() { curl -s -m 20 "$url/health" | grep -q true; }
 eventually 300 etcd_there || lab_fail 'B has no etcd'
 start
-echo 'A is up'
-while :; do
-	busybox nc -l -p 9000 -e bash tests/vm/pool_holder.sh obey || true
-done
+obey_all tests/vm/pool_holder.sh

@@ -5,6 +5,7 @@
 LAB=$TMPDIR/lab
 mkdir -p "$LAB"
 . bench/hosts/lab.sh
+. tests/vm/told.sh
 . tests/vm/region.sh
 address=([A]=10.9.1.1:7001 [B]=10.9.1.2:7001)
 url=http://10.9.1.2:2379

@@ -32,17 +32,9 @@ start() {
 	echo "${net_pid[A]}" >"$LAB/net.pid"
 }
 
-# A line's own process: its input and output are the connection.
-if [ "${1-}" = obey ]; then
-	read -r line
-	obey "$line" 2>&1 </dev/null && echo done
-	exit
-fi
+[ "${1-}" != obey ] || { obey_one; exit; }
 
 host_up A
 tc qdisc add dev eth0 root tbf rate 24mbit burst 64k limit 4m
 start
-echo 'A is up'
-while :; do
-	busybox nc -l -p 9000 -e bash tests/vm/rdma_holder.sh obey || true
-done
+obey_all tests/vm/rdma_holder.sh

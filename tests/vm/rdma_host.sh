@@ -4,6 +4,7 @@
 LAB=$TMPDIR/lab
 mkdir -p "$LAB"
 . bench/hosts/lab.sh
+. tests/vm/told.sh
 address=([A]=10.9.1.1:7001 [B]=10.9.1.2:7001)
 blocks=400 # 9,830,400 bytes: five frames, of which four lie to be read at a time
 

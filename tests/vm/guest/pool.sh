@@ -16,12 +16,6 @@ set -euo pipefail
 trap lab_end EXIT
 
 bytes=$((10 * 6 * 4096))
-tells() { # LINE: to A; its answer
-	local text
-	text=$(echo "$1" | timeout 120 busybox nc 10.9.1.1 9000) || true
-	grep -q '^done$' <<<"$text" || lab_fail "A, told to $1: $text"
-	sed '$d' <<<"$text"
-}
 owns() { # HOST N
 	local n
 	n=$([ "$1" = A ] && tells 'pool ours' || of_pool B ours)
@@ -44,8 +38,7 @@ etcd --data-dir "$LAB/etcd" --listen-client-urls http://0.0.0.0:2379 \
 	--advertise-client-urls "$url" --logger zap >"$LAB/etcd.log" 2>&1 &
 etcd_pid=$!
 echo 'B has etcd'
-a_is_up() { echo 'pool ours' | timeout 20 busybox nc 10.9.1.1 9000 | grep -q done; }
-eventually 300 a_is_up || lab_fail 'A does not come up'
+eventually 300 answers 'pool ours' || lab_fail 'A does not come up'
 eventually 120 owns A 4 || lab_fail 'A owns nothing of the pool'
 pool_up B
 meet B A

@@ -12,12 +12,6 @@ set -euo pipefail
 trap lab_end EXIT
 
 all=$((blocks * 6 * 4096))
-tells() { # LINE: to A; its answer
-	local text
-	text=$(echo "$1" | timeout 120 busybox nc 10.9.1.1 9000) || true
-	grep -q '^done$' <<<"$text" || lab_fail "A, told to $1: $text"
-	sed '$d' <<<"$text"
-}
 read_in() { ctl B --json hosts | sed -n 's/.*"read_in": \([0-9]*\).*/\1/p'; }
 prompt=0
 next() {
@@ -50,8 +44,7 @@ amid() {
 }
 
 host_up B
-up() { echo up | timeout 20 busybox nc 10.9.1.1 9000 | grep -q done; }
-eventually 300 up || lab_fail 'A does not come up'
+eventually 300 answers up || lab_fail 'A does not come up'
 rdma_up B
 meet B A
 eventually 120 comes || lab_fail 'nothing comes by READ'
@@ -68,6 +61,6 @@ meet B A
 eventually 120 comes || lab_fail 'killed: nothing comes by READ again'
 
 amid cut 8000
-eventually 60 up || lab_fail 'the wire stays cut'
+eventually 60 answers up || lab_fail 'the wire stays cut'
 meet B A
 eventually 120 comes || lab_fail 'cut: nothing comes by READ again'
