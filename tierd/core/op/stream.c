@@ -455,8 +455,9 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 	return 0;
 }
 
-/* Hold one block. Twice within the horizon: worth keeping, of so many, or if others keep it. */
-static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref, uint32_t keeps)
+/* Hold one block, of so many bytes. Twice within the horizon: worth keeping, as far as it fits. */
+static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref, uint64_t bytes,
+		       uint64_t keeps)
 {
 	struct context *x = s->ctx;
 	struct block_meta *m = &x->meta[ref.slot];
@@ -467,8 +468,9 @@ static void take_block(struct core *c, struct stream *s, struct abi_block_ref re
 
 	block_hold(x, ref.slot);
 	use = block_use_make(x, ref.slot);
-	again = (again && s->kept < keeps) || (use->streams && m->flags & BLOCK_AGAIN);
-	s->kept += again;
+	again = again && bytes && s->kept + bytes <= keeps;
+	again |= use->streams && m->flags & BLOCK_AGAIN; /* another stream keeps it */
+	s->kept += again ? bytes : 0;
 	s->ref[s->held] = ref;
 	use->streams++;
 	if (s->klass != ABI_CLASS_SPECULATIVE)
@@ -483,14 +485,14 @@ static void take_block(struct core *c, struct stream *s, struct abi_block_ref re
 static bool take_blocks(struct core *c, struct stream *s, const struct request *r, uint32_t most)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
-	uint32_t keeps = stream_window_keeps(c, s);
+	uint64_t bytes = stream_block_bytes(s), keeps = stream_window_keeps(c, s);
 
 	most = most < r->sqe.count ? most : r->sqe.count;
 	for (; s->held < most && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
 		if (meter_spent(&c->meter))
 			return false;
 		meter_charge(&c->meter, 1);
-		take_block(c, s, ref[s->held], keeps);
+		take_block(c, s, ref[s->held], bytes, keeps);
 	}
 	s->count = s->usable = s->held;
 	s->per_layer = s->count * s->groups;

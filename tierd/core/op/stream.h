@@ -42,7 +42,6 @@ struct stream {
 	struct abi_block_ref *ref;
 	uint8_t *item;
 	uint32_t held;   /* refs [0, held) carry a hold */
-	uint32_t kept;   /* of these, marked BLOCK_AGAIN */
 	uint32_t count;  /* blocks */
 	uint32_t usable; /* blocks that can still be whole */
 	uint32_t part_first, part_end;
@@ -55,6 +54,7 @@ struct stream {
 	uint32_t dropped, done, copy, issue;
 	uint64_t layer_bytes; /* of its largest layer */
 	uint64_t need, want;  /* bytes of window */
+	uint64_t kept;        /* bytes of its blocks that are marked BLOCK_AGAIN */
 	uint64_t grant[ABI_MEM_TIERS];
 	uint64_t until_ns; /* ended: claims go then */
 	uint64_t since_ns, deadline_ns;
@@ -83,7 +83,8 @@ void stream_client_gone(struct core *c, uint32_t client);
 void stream_context_gone(struct core *c, struct context *x);
 void stream_over(struct core *c, struct stream *s);
 bool stream_keeps(const struct core *c, const struct context *x, bool holds);
-uint32_t stream_window_keeps(const struct core *c, const struct stream *s);
+uint64_t stream_window_keeps(const struct core *c, const struct stream *s);
+uint64_t stream_block_bytes(const struct stream *s);
 int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
 uint32_t stream_window_blocks(const struct stream *s);
 bool stream_admit(struct core *c, struct stream *s);

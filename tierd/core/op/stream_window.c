@@ -82,7 +82,7 @@ static uint64_t layer_bytes(const struct stream *s)
 }
 
 /* Bytes that it brings of one block. */
-static uint64_t block_part_bytes(const struct stream *s)
+uint64_t stream_block_bytes(const struct stream *s)
 {
 	uint64_t bytes = 0;
 
@@ -107,7 +107,7 @@ static uint64_t half_quota(const struct stream *s)
  */
 uint32_t stream_window_blocks(const struct stream *s)
 {
-	uint64_t bytes = block_part_bytes(s);
+	uint64_t bytes = stream_block_bytes(s);
 
 	assert(s->layers && s->tier < ABI_MEM_TIERS);
 	if (s->mode != ABI_MODE_CACHE || !bytes)
@@ -116,21 +116,21 @@ uint32_t stream_window_blocks(const struct stream *s)
 }
 
 /*
- * How many of its blocks may stay because they were streamed a short time before. None of them can
- * be evicted as long as the stream holds it, so those of a context's live streams together are
+ * Bytes of its blocks that may stay because they were streamed a short time before. None of them
+ * can be evicted as long as the stream holds it, so those of a context's live streams together are
  * half of what it may have: or they would be in the way of the streams' own windows.
  */
-uint32_t stream_window_keeps(const struct core *c, const struct stream *s)
+uint64_t stream_window_keeps(const struct core *c, const struct stream *s)
 {
-	uint64_t bytes = block_part_bytes(s), most = half_quota(s);
+	uint64_t most = half_quota(s);
 
 	for (uint32_t i = 0; i < c->streams.high; i++) {
 		const struct stream *k = &c->streams.table[i];
 
 		if (k->used && k != s && k->ctx == s->ctx)
-			most -= min_u64(most, k->kept * block_part_bytes(k));
+			most -= min_u64(most, k->kept);
 	}
-	return bytes ? (uint32_t)min_u64(most / bytes, UINT32_MAX) : 0;
+	return most;
 }
 
 /* 0, or -EMSGSIZE: it can never have the window of s->need bytes. */
