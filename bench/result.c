@@ -154,6 +154,25 @@ int bench_point(struct bench_results *results, const struct bench_plot *plot, co
 	return 0;
 }
 
+int bench_points_of(struct bench_results *results, const struct bench_plot *plot, const char *name,
+		    double x, const struct hist *h, double unit)
+{
+	static const struct {
+		double quantile;
+		const char *text;
+	} of[] = { { 0.5, "p50" }, { 0.99, "p99" }, { 0.999, "p99.9" } };
+	int error = 0;
+
+	for (uint32_t i = 0; i < 3 && !error; i++) {
+		char curve[BENCH_TEXT];
+
+		snprintf(curve, sizeof(curve), "%s, %s", name, of[i].text);
+		error = bench_point(results, plot, curve, x,
+				    (double)hist_quantile(h, of[i].quantile) / unit);
+	}
+	return error;
+}
+
 /* Three significant digits, or a dash. */
 static const char *number(char text[16], double value)
 {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "bench/sample.h"
+#include "libtier/base/hist.h"
 
 enum bench_verdict { BENCH_MET, BENCH_SHORT, BENCH_CANNOT_TELL };
 
@@ -93,6 +94,9 @@ int bench_note(struct bench_results *results, const char *workload, const char *
 /* Keep a point of a curve for the page; nothing is printed. x and y above 0. Errors: -ENOMEM. */
 int bench_point(struct bench_results *results, const struct bench_plot *plot, const char *curve,
 		double x, double y);
+/* Points of three curves: p50, p99 and p99.9 of what was measured in ns, in units of `unit` ns. */
+int bench_points_of(struct bench_results *results, const struct bench_plot *plot, const char *name,
+		    double x, const struct hist *h, double unit);
 
 enum bench_verdict bench_verdict_of(const struct bench_goal *goal, double low, double high);
 const char *bench_verdict_name(enum bench_verdict verdict);

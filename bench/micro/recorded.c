@@ -252,32 +252,25 @@ static int run(struct part *p, uint32_t clients, struct outcome *o)
 
 static int note(struct part *p, uint32_t clients, const struct outcome *o, const char *how)
 {
-	static const struct {
-		double quantile;
-		const char *text;
-	} of[] = { { 0.5, "p50" }, { 0.99, "p99" }, { 0.999, "p99.9" } };
 	static const struct bench_plot rate = { "recorded", "clients", "requests/s" },
 				       cpu = { "recorded", "clients", "daemon, us a request" },
 				       took = { "recorded", "clients", "ms" };
 	struct bench_results *all = p->bench->results;
-	double ms[3];
 	int error = bench_point(all, &rate, how, clients, o->rate);
 
 	if (!error)
 		error = bench_point(all, &cpu, how, clients, o->service_us);
-	for (uint32_t i = 0; i < 3 && !error; i++) {
-		char text[BENCH_TEXT];
-
-		snprintf(text, sizeof(text), "%s, %s", how, of[i].text);
-		ms[i] = (double)hist_quantile(&o->took, of[i].quantile) / 1e6;
-		error = bench_point(all, &took, text, clients, ms[i]);
-	}
+	if (!error)
+		error = bench_points_of(all, &took, how, clients, &o->took, 1e6);
 	return error ? error
 		     : bench_note(all, "recorded",
 				  "%3u clients, %s: %.0f requests/s, the daemon %.0f us a "
 				  "request; a request takes ms at p50, p99, p99.9: %.3g, "
 				  "%.3g, %.3g",
-				  clients, how, o->rate, o->service_us, ms[0], ms[1], ms[2]);
+				  clients, how, o->rate, o->service_us,
+				  (double)hist_quantile(&o->took, 0.5) / 1e6,
+				  (double)hist_quantile(&o->took, 0.99) / 1e6,
+				  (double)hist_quantile(&o->took, 0.999) / 1e6);
 }
 
 static int curve(struct part *p)

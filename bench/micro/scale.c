@@ -247,10 +247,6 @@ struct axis {
 
 static int points(struct bench *b, const struct axis *a, const struct outcome *o)
 {
-	static const struct {
-		double quantile;
-		const char *text;
-	} of[] = { { 0.5, "p50" }, { 0.99, "p99" }, { 0.999, "p99.9" } };
 	const struct bench_plot rate = { "scale", a->name, "K requests/s" },
 				cpu = { "scale", a->name, "daemon, us a request" },
 				took = { "scale", a->name, "us" };
@@ -258,14 +254,8 @@ static int points(struct bench *b, const struct axis *a, const struct outcome *o
 
 	if (!error)
 		error = bench_point(b->results, &cpu, "processor time", a->x, o->service_us);
-	for (uint32_t i = 0; i < 3 * OPS && !error; i++) {
-		const struct hist *h = &o->hist[i / 3];
-		char curve[BENCH_TEXT];
-
-		snprintf(curve, sizeof(curve), "%s, %s", op_name[i / 3], of[i % 3].text);
-		error = bench_point(b->results, &took, curve, a->x,
-				    (double)hist_quantile(h, of[i % 3].quantile) / 1e3);
-	}
+	for (uint32_t op = 0; op < OPS && !error; op++)
+		error = bench_points_of(b->results, &took, op_name[op], a->x, &o->hist[op], 1e3);
 	return error;
 }
 
