@@ -94,21 +94,13 @@ static void *idle(void *arg)
 /* In a child: ns from connect to the first lease, of what was put last; < 0 = an error. */
 static int64_t first_lease(const struct live *l)
 {
-	const struct pool *from = l->p;
-	struct pool p = { .bench = from->bench, .spec = from->spec, .service = from->service };
-	const struct tier_connect_options options = { .size = sizeof(options),
-						      .socket = p.service.socket,
-						      .name = "more" };
 	uint64_t begin = time_now_ns();
 	struct tier_lease lease;
+	struct pool p;
 	tier_key key;
-	int error = tier_connect(&p.t, &options);
+	int error = pool_join(&p, l->p);
 
 	pool_key(&key, p.spec.blocks + (l->next - 1) % p.spec.blocks);
-	if (!error)
-		error = tier_context_open(p.t, p.spec.name, NULL, &p.c);
-	if (!error)
-		error = tier_reader_open(p.t, &p.r);
 	if (!error)
 		error = tier_lease_key(p.r, p.c, &key, 0, 0, &lease);
 	if (error)
