@@ -138,6 +138,42 @@ streams 64 0 '"comes": 0, .*"status": "missed"'
 kv A put kv 65 50
 streams 65 0 '"comes": 0, .*"status": "dropped"' --token-ns 1
 
+# Single pages under a standing grant (R8), no block of this host: from memory, from NVMe, behind
+# what is here, as far as the other one has it, nothing.
+picks() { # PROMPT BLOCKS PATTERN [OPTION...]
+	local prompt=$1 expect=$2 pattern=$3
+	shift 3
+	wants 0 "$pattern" kv B --expect "$expect" "$@" pages kv "$prompt" 50
+}
+all='"host": "A", "came": 320, "missed": 0, "late": 0, "over": 0, "compared": 1310720'
+kv A put kv 70 50
+picks 70 50 "\"local\": 0, .*$all"
+ctl A drain >/dev/null
+ctl A evict kv cxl >/dev/null
+picks 70 50 "\"local\": 0, .*$all" --deadline 20000
+kv B put kv 71 7
+kv A put kv 71 45
+picks 71 38 "\"local\": 7, .*$all"
+picks 72 0 '"host": "", "came": 0'
+# Blocks that leave there amid it are misses, and so is all when it is shared no more; an epoch ends
+# it, and of the next one nothing is read.
+reading() { grep -q reading "$LAB/picks.out"; }
+picking() { # PATTERN COMMAND...: the command is done while pages are read, and after it some are
+	local want=$1
+	shift
+	rm -f "$LAB/enough" "$LAB/picks.out"
+	kv B --until "$LAB/enough" --gap 20 pages kv 70 50 >"$LAB/picks.out" 2>&1 &
+	reader=$!
+	eventually 30 reading || lab_fail "no page is read: $(cat "$LAB/picks.out")"
+	"$@" >/dev/null
+	touch "$LAB/enough"
+	wait $reader || lab_fail "$*: $(cat "$LAB/picks.out")"
+	grep -q "$want" "$LAB/picks.out" || lab_fail "$*: no \"$want\" in $(cat "$LAB/picks.out")"
+}
+picking '"came": [1-9].*"missed": [1-9].*"late": 0, "over": 0' kv A --from 25 drop kv 70 50
+picking '"blocks": 25, .*"came": [1-9].*"missed": [1-9].*"over": 0' ctl A context unshare kv
+ctl A context share kv >/dev/null
+
 # What would be slower than computing it is not fetched.
 kv A put kv 7 50
 reads B 7 0 '"status": "dropped"' --token-ns 1
@@ -187,8 +223,8 @@ wants 1 'up to' ctl A hosts epoch kv 4294967296
 kv B put own 1 20
 wants 0 '"usable": 20, "status": "missed"' kv B --json --expect 20 fetch own 1 50
 
-# The contexts' epochs differ: nothing of the old one is a hit.
-ctl B context epoch kv >/dev/null
+# The contexts' epochs differ: nothing of the old one is a hit, nor a page of it read.
+picking '"came": [1-9].*"over": 116' ctl B context epoch kv
 reads B 7 0 '"located": 0'
 ctl A context epoch kv >/dev/null
 kv A put kv 8 50
