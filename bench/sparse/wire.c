@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A context that lies on another host, by a standing grant (tier_grant_open) and by a stream of
- * all of it (tier_far_open). Each (layer, group) of the reader has a buffer of 15 % of the context, least
- * recently used, which is empty at first: what it misses goes over the wire. Counted, not timed; a
- * few of the 57 layers stand for all, which choose each by themselves.
+ * all of it (tier_far_open). Each (layer, group) of the reader has a buffer of 15 % of the context,
+ * least recently used, which is empty at first: what it misses goes over the wire. Counted, not
+ * timed; a few of the 57 layers stand for all, which choose each by themselves.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -170,6 +170,22 @@ picking() { # PATTERN COMMAND...: the command is done while pages are read, and 
 	wait $reader || lab_fail "$*: $(cat "$LAB/picks.out")"
 	grep -q "$want" "$LAB/picks.out" || lab_fail "$*: no \"$want\" in $(cat "$LAB/picks.out")"
 }
+# As many as there is room for; the next one is refused, and then there is room again.
+readers=()
+rm -f "$LAB/enough"
+for i in 1 2 3 4 5 6 7 8; do
+	kv B --until "$LAB/enough" --gap 20 pages kv 70 50 >"$LAB/picks.$i" 2>&1 &
+	readers+=($!)
+done
+all_read() { [ "$(cat "$LAB"/picks.? | grep -c reading)" = 8 ]; }
+eventually 30 all_read || lab_fail "eight do not read: $(cat "$LAB"/picks.?)"
+wants 1 'close some' kv B pages kv 70 50
+touch "$LAB/enough"
+for reader in "${readers[@]}"; do
+	wait "$reader" || lab_fail "eight readers of pages: $(cat "$LAB"/picks.?)"
+done
+one_more() { picks 70 50 "$all"; }
+eventually 20 one_more || lab_fail 'there is no room again'
 picking '"came": [1-9].*"missed": [1-9].*"late": 0, "over": 0' kv A --from 25 drop kv 70 50
 picking '"blocks": 25, .*"came": [1-9].*"missed": [1-9].*"over": 0' ctl A context unshare kv
 ctl A context share kv >/dev/null
