@@ -188,8 +188,8 @@ static uint32_t lay_out(struct standing *s, const struct net_pick *m)
 		struct net_picked_page *out = &s->out.page[i];
 
 		out->crc = 0;
-		if (out->error == -ESTALE)
-			out->error = -ENODATA; /* the block has gone */
+		if (out->error && out->error != -ETIMEDOUT)
+			out->error = -ENODATA; /* the block has gone, say */
 		if (out->error)
 			continue;
 		out->crc = page_crc(s->key[page[i].block].bytes, s->kept.epoch, p,

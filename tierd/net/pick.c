@@ -224,8 +224,10 @@ static void took(struct picker *p)
 	uint32_t bytes = 0;
 
 	for (uint32_t i = 0; i < p->keep.count; i++) {
-		p->out.page[p->from[i]].error = p->got[i].error;
-		if (!p->got[i].error)
+		int32_t error = p->got[i].error;
+
+		p->out.page[p->from[i]].error = !error || error == -ETIMEDOUT ? error : -ENODATA;
+		if (!error)
 			bytes += keep_page(&p->w->share->shape, p->keep.blocks,
 					   &p->keep.page[i])->bytes;
 	}
