@@ -279,8 +279,8 @@ static int no_memory(struct shell *s, uint32_t tier, const char *backend, const 
 	if (why) {
 		config_where(&s->config, "cxl.node", text, sizeof(text));
 		log_error(&s->log, "a NUMA node cannot be used", text,
-			  "name nodes that have memory: numactl --hardware lists them", "why=\"%s\"",
-			  why);
+			  "name nodes that have memory: numactl --hardware lists them",
+			  "why=\"%s\"", why);
 	} else {
 		mem_backend_names(tier, text, sizeof(text));
 		log_error(&s->log, "no such memory here", obs_tier_name[tier],

@@ -41,9 +41,9 @@ struct mem_region {
 struct mem_ops {
 	const char *name;
 	/*
-	 * Look at the host; no lasting effect. nodes: by bit the NUMA nodes that the operator names,
-	 * 0 = none; only where nodes can be named. Errors: -ENODEV not here, info->detail says why
-	 * where there is more to say.
+	 * Look at the host; no lasting effect. nodes: by bit the NUMA nodes that the operator
+	 * names, 0 = none; only where nodes can be named. Errors: -ENODEV not here, info->detail
+	 * says why where there is more to say.
 	 */
 	int (*probe)(uint64_t nodes, struct backend_info *info);
 	/*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CXL memory as the kernel shows it once it is online: NUMA nodes with memory and no processors, one
- * or, where the configuration names them, several under one tier. The policy is set on the memfd's
- * pages (MPOL_BIND on a shared mapping), so whichever process touches one first, it comes from these
- * nodes; when they are full, an allocation fails rather than spill into DRAM.
+ * CXL memory as the kernel shows it once it is online: NUMA nodes with memory and no processors,
+ * one or, where the configuration names them, several under one tier. The policy is set on the
+ * memfd's pages (MPOL_BIND on a shared mapping), so whichever process touches one first, it comes
+ * from these nodes; when they are full, an allocation fails rather than spill into DRAM.
  */
 #include <errno.h>
 #include <numa.h>

@@ -287,8 +287,8 @@ static bool lies_elsewhere(const struct mem_region *region, uint8_t *at, uint64_
  * The kernel passes over a mapping that has this policy already, though its file has another now:
  * so another one first. Of several nodes that one brings the first page, where the node has room,
  * and the huge page comes from where that lies; bound to all of them the nearest would be filled
- * first. MPOL_INTERLEAVE spills into DRAM, and has all first pages on one node where their number is
- * a power of two. What lies elsewhere is moved.
+ * first. MPOL_INTERLEAVE spills into DRAM, and takes the first pages of all pieces from the same
+ * one of two nodes. What lies elsewhere is moved.
  */
 bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes)
 {

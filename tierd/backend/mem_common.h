@@ -92,10 +92,10 @@ struct cxl_node {
 };
 
 /*
- * What to use of these nodes, which are numbered by their index: those that are named, by bit; where
- * none is, the quickest of those without processors that are at least half as large as the largest,
- * by size where that is all that is known. info describes them. Errors: -ENODEV, info->detail says
- * of a named one why.
+ * What to use of these nodes, which are numbered by their index: those that are named, by bit;
+ * where none is, the quickest of those without processors that are at least half as large as the
+ * largest, by size where that is all that is known. info describes them. Errors: -ENODEV,
+ * info->detail says of a named one why.
  */
 int cxl_numa_choose(const struct cxl_node *node, uint32_t count, uint64_t named,
 		    struct backend_info *info);

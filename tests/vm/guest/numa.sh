@@ -61,7 +61,7 @@ echo "figure: $one KiB of the tier on node 1, $two on node 2"
 ctl check
 stop
 
-# The small node is full of others' pages: what is its turn comes from the other node, not from DRAM.
+# The small node is full of others' pages: in its turn the other node is taken, and not DRAM.
 mkdir /mnt/full && mount -t tmpfs -o mpol=prefer:2 full /mnt/full
 head -c 130M /dev/zero >/mnt/full/it
 start --set cxl.node=1,2 --set cxl.size=256MiB
