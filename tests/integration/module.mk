@@ -30,8 +30,8 @@ EXTRA_TESTS += $(CRASH_TESTS)
 $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/integration/test_sparse_decode: \
 	$(call objects,$v,$(filter-out bench/tierbench.c,$(SRC_tierbench)) tierd/net/conn.c)))
 
-# 14,000 objects, more than descriptors are allowed; with the sanitizer 4,000, two lists. 40 seeds of
-# crashes; with it 10.
+# 14,000 objects, more than descriptors are allowed; with the sanitizer 4,000, two lists. 40 seeds
+# of crashes; with it 10.
 OBJECTS_PLAIN := $(O)/plain/tests/integration/test_api_object_many \
                  $(O)/plain/tests/unit/test_object_crash
 test-run: $(OBJECTS_PLAIN)
