@@ -63,8 +63,11 @@ static int bring_layer(struct whole *w, uint32_t layer)
 	uint32_t blocks = w->d->pool->spec.blocks;
 	int error = 0;
 
-	for (uint32_t first = 0; first < blocks && !error; first += PIECE)
-		error = bring_piece(w, layer, first, blocks - first < PIECE ? blocks - first : PIECE);
+	for (uint32_t first = 0; first < blocks && !error; first += PIECE) {
+		uint32_t left = blocks - first;
+
+		error = bring_piece(w, layer, first, left < PIECE ? left : PIECE);
+	}
 	return error;
 }
 
