@@ -7,8 +7,8 @@
  *
  * While there are other users, the windows of one are three quarters of the pool at most; but a
  * stream whose need is more gets it, when it is its user's only one, and what a user had before
- * others came he keeps. Once somebody else's stream waits, what goes beyond has its time. Those of
- * a context's streams are half of its quota at most, or they would be in each other's way.
+ * others came he keeps. Once somebody else's stream waits, what goes beyond has its time. A
+ * stream begins beside others of its context only if their windows are half of its quota at most.
  *
  * What was granted is set aside: caches may not grow into it (place_alloc). It stays so for some
  * seconds after the last stream, for the next one to find it.
@@ -51,7 +51,16 @@ static uint64_t user_has(const struct core *c, const struct stream *s, uint32_t 
 	return c->accounts.table[s->account].windows[tier];
 }
 
-/* What the streams of its context have: half of its quota at most. */
+/* What a window may still grow by: the pool has it, and its user may. */
+static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier)
+{
+	uint64_t pool = pool_bytes(c, tier), most = user_bytes(c, tier);
+	uint64_t has = user_has(c, s, tier), all = c->streams.grants[tier];
+
+	return min_u64(all < pool ? pool - all : 0, has < most ? most - has : 0);
+}
+
+/* What the streams of its context have. */
 static uint64_t context_has(const struct core *c, const struct stream *s, uint32_t tier)
 {
 	uint64_t bytes = 0;
@@ -60,21 +69,6 @@ static uint64_t context_has(const struct core *c, const struct stream *s, uint32
 		if (c->streams.table[i].used && c->streams.table[i].ctx == s->ctx)
 			bytes += c->streams.table[i].grant[tier];
 	return bytes;
-}
-
-static uint64_t beyond(uint64_t most, uint64_t has)
-{
-	return has < most ? most - has : 0;
-}
-
-/* What a window may still grow by: the pool has it, and its user and its context may. */
-static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier)
-{
-	uint64_t pool = beyond(pool_bytes(c, tier), c->streams.grants[tier]);
-	uint64_t user = beyond(user_bytes(c, tier), user_has(c, s, tier));
-	uint64_t context = beyond(s->ctx->plan.quota[tier] / 2, context_has(c, s, tier));
-
-	return min_u64(min_u64(pool, user), context);
 }
 
 /* Bytes of a layer of one block. */
