@@ -80,8 +80,9 @@ static uint32_t first_worth(const struct sweep *s)
 {
 	if (s->link.talk != s->talk)
 		return 0;
-	return link_ns(s) >= s->spec.recompute_ns ? s->link.end :
-						    s->block + 1 + (uint32_t)(link_ns(s) / copy_ns(s));
+	if (link_ns(s) >= s->spec.recompute_ns)
+		return s->link.end;
+	return s->block + 1 + (uint32_t)(link_ns(s) / copy_ns(s));
 }
 
 /* The next block that is missing, if any is: of who reads, then of who is next. */
