@@ -10,6 +10,8 @@
  *            fetch|prefetch CONTEXT PROMPT BLOCKS  (fetch: as read, by tier_fetch_keys)
  *   hosts-kv [--deadline MS] [--token-ns NS] [--expect BLOCKS] [--json]
  *            stream CONTEXT PROMPT BLOCKS  (by tier_far_open: each layer compared as it comes)
+ *   hosts-kv [--deadline MS] [--steps N | --until FILE] [--gap MS] [--expect BLOCKS]
+ *            pages CONTEXT PROMPT BLOCKS  (by tier_grant_open: at each step 16 single pages)
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *   hosts-kv [--from BLOCK] drop CONTEXT PROMPT BLOCKS  (on this one)
  *   hosts-kv [--deadline MS] demand CONTEXT PROMPT BLOCKS  (for so long, single pages from NVMe)
@@ -27,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tier.h>
+#include <unistd.h>
 
 #include "libtier/base/time.h"
 #include "libtier/base/units.h"
@@ -40,7 +43,9 @@ struct kv {
 	uint64_t prompt;
 	uint32_t blocks, tokens, from; /* put, drop: without those before it */
 	tier_key *key;
-	uint64_t deadline_ms, token_ns, stated_us;
+	uint64_t deadline_ms, token_ns, stated_us, gap_ms;
+	uint32_t steps;
+	const char *until; /* the steps go on until this file is there, and one more */
 	int64_t expect; /* negative: whatever there is */
 	bool json, fetch;
 	uint32_t memory; /* blocks that were not on NVMe alone, before they were read */
@@ -110,7 +115,7 @@ static void fill(const struct kv *kv, uint8_t *to, uint32_t block)
 		}
 }
 
-static int put(struct kv *kv, uint32_t flags)
+static int put_with(struct kv *kv, uint32_t flags)
 {
 	uint8_t *bytes = calloc(1, tier_geometry_block_bytes(kv->g));
 	int64_t stored;
@@ -130,6 +135,11 @@ static int put(struct kv *kv, uint32_t flags)
 	}
 	free(bytes);
 	return 0;
+}
+
+static int put(struct kv *kv)
+{
+	return put_with(kv, 0);
 }
 
 /* ---- read ---------------------------------------------------------------------------------- */
@@ -367,6 +377,104 @@ static int stream_prompt(struct kv *kv)
 	return 1;
 }
 
+/* ---- single pages, by a standing grant ------------------------------------------------------- */
+
+#define PICK_PAGE_BYTES 65536u /* and no more */
+#define PICK_BLOCKS 16u /* chosen at each step, as sparse attention does */
+
+struct picks {
+	uint64_t *to; /* room for PICK_BLOCKS pages */
+	uint32_t came, missed, late;
+	int64_t bytes;
+	uint64_t late_ns; /* past its deadline, of the latest one */
+	int over; /* the errno that ended it */
+};
+
+/* One step: a page of each of so many blocks. 0; 1: wrong bytes. */
+static int pick_step(const struct kv *kv, tier_grant *g, uint32_t first, uint32_t blocks,
+		     uint64_t *random, struct picks *p)
+{
+	struct tier_grant_page page[PICK_BLOCKS];
+	uint64_t until_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS, now;
+	int64_t came;
+
+	for (uint32_t i = 0; i < PICK_BLOCKS; i++) {
+		*random = *random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+		page[i] = (struct tier_grant_page){
+			.block = (uint32_t)(*random >> 33) % blocks,
+			.page = (uint32_t)(*random >> 40) % tier_geometry_pages(kv->g),
+			.to = p->to + i * (PICK_PAGE_BYTES / 8),
+		};
+	}
+	came = tier_grant_read(g, page, PICK_BLOCKS, until_ns);
+	now = time_now_ns();
+	p->late_ns = now > until_ns + p->late_ns ? now - until_ns : p->late_ns;
+	p->over = came < 0 ? (int)came : 0;
+	for (uint32_t i = 0; i < PICK_BLOCKS && came >= 0; i++) {
+		uint32_t n = part_bytes(kv, page[i].page);
+
+		p->came += !page[i].error;
+		p->missed += page[i].error == -ENODATA;
+		p->late += page[i].error == -ETIMEDOUT;
+		if (page[i].error)
+			continue;
+		if (!right(kv, page[i].to, first + page[i].block, page[i].page, n)) {
+			fprintf(stderr, "hosts-kv: WRONG BYTES: block %u page %u\n",
+				first + page[i].block, page[i].page);
+			return 1;
+		}
+		p->bytes += n;
+	}
+	return 0;
+}
+
+static int pick_pages(struct kv *kv)
+{
+	const struct timespec gap = { .tv_sec = (time_t)(kv->gap_ms / 1000),
+				      .tv_nsec = (long)(kv->gap_ms % 1000 * NS_PER_MS) };
+	struct tier_hosts_options o = { .size = sizeof(o) };
+	struct tier_hosts from = { .size = sizeof(from) };
+	uint64_t random = kv->prompt, begun_ns, took_ns = 0;
+	struct picks p = { .to = malloc(PICK_BLOCKS * PICK_PAGE_BYTES) };
+	tier_grant *g = NULL;
+	bool last = false;
+	int64_t blocks;
+	int status = 0;
+
+	o.deadline_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS;
+	blocks = p.to ? tier_grant_open(kv->c, kv->key, kv->blocks, &o, &from, &g) : -ENOMEM;
+	if (blocks < 0) {
+		fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+		free(p.to);
+		return 1;
+	}
+	for (uint32_t i = 0; blocks && !status && !p.over; i++) {
+		if (last || (!kv->until && i == kv->steps))
+			break;
+		if (i && kv->gap_ms)
+			clock_nanosleep(CLOCK_MONOTONIC, 0, &gap, NULL);
+		last = kv->until && access(kv->until, F_OK) == 0;
+		begun_ns = time_now_ns();
+		status = pick_step(kv, g, from.local, (uint32_t)blocks, &random, &p);
+		took_ns += time_now_ns() - begun_ns;
+		if (i == 0 && kv->until) {
+			printf("reading\n");
+			fflush(stdout);
+		}
+	}
+	tier_grant_close(g);
+	free(p.to);
+	printf("{\"local\": %u, \"blocks\": %" PRId64 ", \"host\": \"%s\", \"came\": %u, "
+	       "\"missed\": %u, \"late\": %u, \"over\": %d, \"compared\": %" PRId64
+	       ", \"took_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64 "}\n",
+	       from.local, blocks, from.host, p.came, p.missed, p.late, -p.over, p.bytes, took_ns,
+	       p.late_ns);
+	if (status || kv->expect < 0 || kv->expect == blocks)
+		return status;
+	fprintf(stderr, "hosts-kv: %" PRId64 " blocks, not %" PRId64 "\n", blocks, kv->expect);
+	return 1;
+}
+
 static int delete_prompt(struct kv *kv)
 {
 	struct tier_hosts_options o = { .size = sizeof(o) };
@@ -491,7 +599,7 @@ static int own(struct kv *kv)
 {
 	const struct timespec nap = { .tv_nsec = OWN_GAP_NS };
 	uint64_t until_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS;
-	int status = put(kv, TIER_PUT_DURABLE);
+	int status = put_with(kv, TIER_PUT_DURABLE);
 
 	while (status == 0 && time_now_ns() < until_ns) {
 		status = own_once(kv);
@@ -521,6 +629,23 @@ static int open_context(struct kv *kv, const char *name, const char *preset)
 	return make_keys(kv) ? 1 : 0;
 }
 
+static int run(struct kv *kv, const char *command)
+{
+	static const struct {
+		const char *name;
+		int (*does)(struct kv *kv);
+	} commands[] = {
+		{ "put", put }, { "fetch", read_prompt }, { "delete", delete_prompt },
+		{ "drop", drop_prompt }, { "demand", demand }, { "prefetch", prefetch_prompt },
+		{ "stream", stream_prompt }, { "pages", pick_pages }, { "own", own },
+	};
+
+	for (uint32_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (strcmp(command, commands[i].name) == 0)
+			return commands[i].does(kv);
+	return read_prompt(kv);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -528,9 +653,11 @@ int main(int argc, char **argv)
 		{ "token-us", 1, NULL, 't' },  { "token-ns", 1, NULL, 'n' },
 		{ "stated-us", 1, NULL, 's' }, { "expect", 1, NULL, 'x' },
 		{ "json", 0, NULL, 'j' },      { "from", 1, NULL, 'f' },
+		{ "steps", 1, NULL, 'S' },     { "gap", 1, NULL, 'g' },
+		{ "until", 1, NULL, 'u' },
 		{ 0 },
 	};
-	struct kv kv = { .deadline_ms = 10000, .expect = -1 };
+	struct kv kv = { .deadline_ms = 10000, .expect = -1, .steps = 20 };
 	const char *preset = "tiny";
 	int c, status;
 
@@ -549,14 +676,20 @@ int main(int argc, char **argv)
 			kv.expect = strtoll(optarg, NULL, 10);
 		else if (c == 'f')
 			kv.from = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (c == 'S')
+			kv.steps = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (c == 'u')
+			kv.until = optarg;
+		else if (c == 'g')
+			kv.gap_ms = strtoull(optarg, NULL, 10);
 		else if (c == 'j')
 			kv.json = true;
 		else
 			return 2;
 	}
 	if (argc - optind != 4) {
-		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|prefetch|delete|drop|"
-		      "demand|own CONTEXT PROMPT BLOCKS\n",
+		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|pages|prefetch|delete|"
+		      "drop|demand|own CONTEXT PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}
@@ -567,14 +700,7 @@ int main(int argc, char **argv)
 	kv.fetch = strcmp(argv[optind], "fetch") == 0;
 	status = open_context(&kv, argv[optind + 1], preset);
 	if (status == 0)
-		status = strcmp(argv[optind], "put") == 0      ? put(&kv, 0) :
-			 strcmp(argv[optind], "delete") == 0   ? delete_prompt(&kv) :
-			 strcmp(argv[optind], "drop") == 0     ? drop_prompt(&kv) :
-			 strcmp(argv[optind], "demand") == 0   ? demand(&kv) :
-			 strcmp(argv[optind], "own") == 0      ? own(&kv) :
-			 strcmp(argv[optind], "prefetch") == 0 ? prefetch_prompt(&kv) :
-			 strcmp(argv[optind], "stream") == 0   ? stream_prompt(&kv) :
-								 read_prompt(&kv);
+		status = run(&kv, argv[optind]);
 	tier_close(kv.t);
 	free(kv.key);
 	return status;

@@ -385,6 +385,8 @@ int bench_sparse(struct bench *b)
 	for (uint32_t kind = 0; kind < SELECT_KINDS && !error; kind++)
 		error = measure_buffers(b, kind, time_now_ns());
 	if (!error)
+		error = sparse_wire(b, SEED);
+	if (!error)
 		error = pool_open(&j.pool, b, &spec);
 	if (error)
 		return error;

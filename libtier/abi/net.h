@@ -13,6 +13,9 @@
  *                              <-      END            instead: the grant ends early, and why
  *                              <-      AT             in place of PAGES, where both have one pool
  *   COPIED                 ->                         they were, from there; WHOLE comes behind
+ *   KEEP (keys, wait)      ->  <-      GRANT          a standing grant: its pages are asked for
+ *   PICK (pages)           ->  <-      PICKED, bytes  singly, until it ends or the requester hangs
+ *                              <-      WHOLE          up: it stood until then (R1)
  *
  *   requester                          holder           where both have RDMA (tierd/net/verbs.h)
  *   PATH (queue pair)      ->  <-      PATH           its queue pair, or why there is none
@@ -29,6 +32,8 @@
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
  *   STREAM (keys)          ->  <-      PLACED, LAYER ..., PLACED   (below)
+ *   OPEN (keys)            ->  <-      PLACED         with the memory that picks come to (below)
+ *   PICK (pages)           ->  <-      PICKED         what came lies there
  *   DELETE (keys)          ->  <-      PLACED         on all hosts
  *   ADMIN (verb, words)    ->  <-      TEXT           one JSON document
  *
@@ -41,6 +46,9 @@
  * N5  PLACES come only after a PATH that both made, each is answered by a READ, in order, and lies
  *     there until then; NET_PLACES_MAX at most do. After a READ that says why not, what has not
  *     been read comes as PAGES, and a PLACES that was on its way is not answered.
+ * N6  A connection has one standing grant; another KEEP ends it. Its next PICK comes after the
+ *     WHOLE of the one before. It keeps no page in memory and no block in the store: what has left
+ *     is told of page by page.
  */
 #ifndef TIER_ABI_NET_H
 #define TIER_ABI_NET_H
@@ -65,6 +73,7 @@
 #define NET_TAGS_MAX 4096u /* of one HOLD or FIND */
 #define NET_OFFER_KEYS 64u
 #define NET_NAMES_MAX 16u /* of one ADMIN */
+#define NET_PICK_BYTES 4194304u /* of all pages of one PICK */
 
 #define NET_HELLO 1u
 #define NET_PROBE 2u
@@ -92,6 +101,10 @@
 #define NET_READ 24u
 #define NET_AT 32u
 #define NET_COPIED 33u
+#define NET_KEEP 34u
+#define NET_PICK 35u
+#define NET_PICKED 36u
+#define NET_OPEN 37u
 
 struct net_header {
 	uint32_t magic;
@@ -132,6 +145,7 @@ struct net_found {
 	uint64_t stage_bytes_per_s; /* what reading from there came to; 0 = not known */
 }; /* 48 bytes */
 
+/* ASK, KEEP; a KEEP has NET_LOCAL_KEYS_MAX keys at most. */
 struct net_ask {
 	struct net_header header;
 	uint64_t id;
@@ -192,6 +206,37 @@ struct net_at {
 	uint64_t offset;
 	/* pages.count CRCs, 4 bytes each */
 }; /* 48 bytes */
+
+/* Single pages of a standing grant: NET_FRAME_PAGES_MAX and NET_PICK_BYTES at most. */
+struct net_pick {
+	struct net_header header;
+	uint64_t id;      /* its own: PICKED and WHOLE have it */
+	uint64_t wait_ns; /* as ASK's; an engine's is a point in time (N2) */
+	uint32_t count;
+	uint32_t reserved;
+	/* count net_pick_page */
+}; /* 40 bytes */
+
+struct net_pick_page {
+	uint32_t block; /* of the grant; OPEN: behind the first `local` */
+	uint32_t page;  /* tier_geometry_page */
+}; /* 8 bytes */
+
+/* Pages without an error follow it, in the order of PICK; an engine's lie in its memory. */
+struct net_picked {
+	struct net_header header;
+	uint64_t id;
+	int32_t error;  /* of all: count and bytes are 0, and no WHOLE comes */
+	uint32_t count; /* PICK's */
+	uint32_t bytes; /* of the pages that follow */
+	uint32_t reserved;
+	/* count net_picked_page */
+}; /* 40 bytes */
+
+struct net_picked_page {
+	int32_t error; /* -ENODATA it is not there, -ETIMEDOUT it came too late */
+	uint32_t crc;
+}; /* 8 bytes */
 
 /* What the sender holds, or has not any more; none: it is there. */
 struct net_hold {
@@ -254,7 +299,7 @@ struct net_word {
 
 #define NET_WANT_GO_ON 1u /* PULL: answer when it has begun; the engine does not wait for it */
 
-/* LOCATE, PULL, STREAM, DELETE */
+/* LOCATE, PULL, STREAM, OPEN, DELETE */
 struct net_want {
 	struct net_header header;
 	char context[NET_NAME_BYTES];
@@ -291,6 +336,9 @@ struct net_placed {
  * `ready` never falls; each LAYER wakes who waits for it. The last PLACED is the verdict: what
  * comes after its `usable` must not be used (R7). Then the engine hangs up, a minute later at most:
  * from then on the line says `gone`, and the bytes are zeros.
+ *
+ * A PLACED that answers OPEN comes with a descriptor of NET_PICK_BYTES, to be mapped for reading
+ * alone: the pages of each PICKED lie there, one behind the other, until the next PICK.
  */
 #define NET_FAR_LINE 4096u
 

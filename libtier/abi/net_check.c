@@ -11,64 +11,45 @@
 
 #include "libtier/abi/net.h"
 
+/* Before the items of a message; an item; how many there may be. */
+static const struct net_form forms[] = {
+	[NET_HELLO] = { sizeof(struct net_hello), 0, 0 },
+	[NET_PROBE] = { sizeof(struct net_probe), NET_KEY_BYTES, NET_ANCHORS_MAX },
+	[NET_FOUND] = { sizeof(struct net_found), 0, 0 },
+	[NET_ASK] = { sizeof(struct net_ask), NET_KEY_BYTES, NET_KEYS_MAX },
+	[NET_KEEP] = { sizeof(struct net_ask), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_GRANT] = { sizeof(struct net_grant), 0, 0 },
+	[NET_PAGES] = { sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX },
+	[NET_PATH] = { sizeof(struct net_path), 0, 0 },
+	[NET_PLACES] = { sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX },
+	[NET_AT] = { sizeof(struct net_at), 4, NET_FRAME_PAGES_MAX },
+	[NET_PICK] = { sizeof(struct net_pick), sizeof(struct net_pick_page),
+		       NET_FRAME_PAGES_MAX },
+	[NET_PICKED] = { sizeof(struct net_picked), sizeof(struct net_picked_page),
+			 NET_FRAME_PAGES_MAX },
+	[NET_END] = { sizeof(struct net_word), 0, 0 },
+	[NET_WHOLE] = { sizeof(struct net_word), 0, 0 },
+	[NET_READ] = { sizeof(struct net_word), 0, 0 },
+	[NET_LAYER] = { sizeof(struct net_word), 0, 0 },
+	[NET_COPIED] = { sizeof(struct net_word), 0, 0 },
+	[NET_TAKEN] = { sizeof(struct net_word), 0, 0 },
+	[NET_HOLD] = { sizeof(struct net_hold), sizeof(struct net_holding), NET_TAGS_MAX },
+	[NET_FIND] = { sizeof(struct net_find), sizeof(uint64_t), NET_TAGS_MAX },
+	[NET_HELD] = { sizeof(struct net_held), sizeof(struct net_holders), NET_TAGS_MAX },
+	[NET_OFFER] = { sizeof(struct net_offer), NET_KEY_BYTES, NET_OFFER_KEYS },
+	[NET_LOCATE] = { sizeof(struct net_want), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_PULL] = { sizeof(struct net_want), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_STREAM] = { sizeof(struct net_want), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_OPEN] = { sizeof(struct net_want), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_DELETE] = { sizeof(struct net_want), NET_KEY_BYTES, NET_LOCAL_KEYS_MAX },
+	[NET_PLACED] = { sizeof(struct net_placed), 0, 0 },
+	[NET_ADMIN] = { sizeof(struct net_admin), NET_NAME_BYTES, NET_NAMES_MAX },
+	[NET_TEXT] = { sizeof(struct net_text), 1, NET_MESSAGE_MAX - sizeof(struct net_text) },
+};
+
 struct net_form net_form(uint16_t type)
 {
-	switch (type) {
-	case NET_HELLO:
-		return (struct net_form){ sizeof(struct net_hello), 0, 0 };
-	case NET_PROBE:
-		return (struct net_form){ sizeof(struct net_probe), NET_KEY_BYTES,
-					  NET_ANCHORS_MAX };
-	case NET_FOUND:
-		return (struct net_form){ sizeof(struct net_found), 0, 0 };
-	case NET_ASK:
-		return (struct net_form){ sizeof(struct net_ask), NET_KEY_BYTES, NET_KEYS_MAX };
-	case NET_GRANT:
-		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
-	case NET_PAGES:
-		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
-	case NET_PATH:
-		return (struct net_form){ sizeof(struct net_path), 0, 0 };
-	case NET_PLACES:
-		return (struct net_form){ sizeof(struct net_places), 4, NET_FRAME_PAGES_MAX };
-	case NET_AT:
-		return (struct net_form){ sizeof(struct net_at), 4, NET_FRAME_PAGES_MAX };
-	case NET_END:
-	case NET_WHOLE:
-	case NET_READ:
-	case NET_LAYER:
-	case NET_COPIED:
-	case NET_TAKEN:
-		return (struct net_form){ sizeof(struct net_word), 0, 0 };
-	case NET_HOLD:
-		return (struct net_form){ sizeof(struct net_hold), sizeof(struct net_holding),
-					  NET_TAGS_MAX };
-	case NET_FIND:
-		return (struct net_form){ sizeof(struct net_find), sizeof(uint64_t),
-					  NET_TAGS_MAX };
-	case NET_HELD:
-		return (struct net_form){ sizeof(struct net_held), sizeof(struct net_holders),
-					  NET_TAGS_MAX };
-	case NET_OFFER:
-		return (struct net_form){ sizeof(struct net_offer), NET_KEY_BYTES,
-					  NET_OFFER_KEYS };
-	case NET_LOCATE:
-	case NET_PULL:
-	case NET_STREAM:
-	case NET_DELETE:
-		return (struct net_form){ sizeof(struct net_want), NET_KEY_BYTES,
-					  NET_LOCAL_KEYS_MAX };
-	case NET_PLACED:
-		return (struct net_form){ sizeof(struct net_placed), 0, 0 };
-	case NET_ADMIN:
-		return (struct net_form){ sizeof(struct net_admin), NET_NAME_BYTES,
-					  NET_NAMES_MAX };
-	case NET_TEXT:
-		return (struct net_form){ sizeof(struct net_text), 1,
-					  NET_MESSAGE_MAX - sizeof(struct net_text) };
-	default:
-		return (struct net_form){ 0, 0, 0 };
-	}
+	return type < sizeof(forms) / sizeof(forms[0]) ? forms[type] : (struct net_form){ 0 };
 }
 
 /* Where a message says how many items it has; each count lies where its struct has it. */
@@ -82,7 +63,14 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 		at = offsetof(struct net_probe, count);
 		break;
 	case NET_ASK:
+	case NET_KEEP:
 		at = offsetof(struct net_ask, count);
+		break;
+	case NET_PICK:
+		at = offsetof(struct net_pick, count);
+		break;
+	case NET_PICKED:
+		at = offsetof(struct net_picked, count);
 		break;
 	case NET_PAGES:
 	case NET_PLACES: /* both begin with one */
@@ -100,6 +88,7 @@ static uint32_t count_of(uint16_t type, const uint8_t *m)
 	case NET_LOCATE:
 	case NET_PULL:
 	case NET_STREAM:
+	case NET_OPEN:
 	case NET_DELETE:
 		at = offsetof(struct net_want, count);
 		break;
@@ -179,14 +168,45 @@ static bool path_good(const struct net_path *p)
 	       !p->reserved && (p->error || (p->qpn && p->mtu));
 }
 
+static bool picked_good(const struct net_picked *p)
+{
+	return error_good(p->error) && !p->reserved && p->bytes <= NET_PICK_BYTES &&
+	       (p->error ? !p->count && !p->bytes : p->count > 0);
+}
+
+/* Members of what engines and tierd-net say to each other. */
+static bool engines_good(uint16_t type, const void *m)
+{
+	const struct net_want *want = m;
+	const struct net_placed *placed = m;
+
+	switch (type) {
+	case NET_LOCATE:
+	case NET_PULL:
+	case NET_STREAM:
+	case NET_OPEN:
+	case NET_DELETE:
+		return name_good(want->context, sizeof(want->context), false) &&
+		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&
+		       want->flags <= (type == NET_PULL ? NET_WANT_GO_ON : 0) &&
+		       zero(want->reserved, sizeof(want->reserved));
+	case NET_PLACED:
+		return error_good(placed->error) &&
+		       name_good(placed->host, sizeof(placed->host), true) &&
+		       text_good(placed->text, sizeof(placed->text));
+	case NET_ADMIN:
+		return admin_good(m);
+	default:
+		return error_good(((const struct net_text *)m)->error);
+	}
+}
+
 /* Members of a fixed part that is all there; m is aligned for them. */
 static bool members_good(uint16_t type, const void *m)
 {
 	const struct net_ask *ask = m;
 	const struct net_pages *pages = m;
 	const struct net_word *word = m;
-	const struct net_want *want = m;
-	const struct net_placed *placed = m;
 
 	switch (type) {
 	case NET_HELLO:
@@ -196,7 +216,13 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_FOUND:
 		return error_good(((const struct net_found *)m)->error) &&
 		       !((const struct net_found *)m)->reserved;
+	case NET_PICK:
+		return ((const struct net_pick *)m)->count > 0 &&
+		       !((const struct net_pick *)m)->reserved;
+	case NET_PICKED:
+		return picked_good(m);
 	case NET_ASK:
+	case NET_KEEP:
 		return ask->klass <= ABI_CLASS_SPECULATIVE && ask->count > 0;
 	case NET_GRANT:
 		return error_good(((const struct net_grant *)m)->error) &&
@@ -222,22 +248,8 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_FIND:
 	case NET_HELD:
 		return !((const struct net_find *)m)->reserved;
-	case NET_LOCATE:
-	case NET_PULL:
-	case NET_STREAM:
-	case NET_DELETE:
-		return name_good(want->context, sizeof(want->context), false) &&
-		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&
-		       want->flags <= (type == NET_PULL ? NET_WANT_GO_ON : 0) &&
-		       zero(want->reserved, sizeof(want->reserved));
-	case NET_PLACED:
-		return error_good(placed->error) &&
-		       name_good(placed->host, sizeof(placed->host), true) &&
-		       text_good(placed->text, sizeof(placed->text));
-	case NET_ADMIN:
-		return admin_good(m);
 	default:
-		return error_good(((const struct net_text *)m)->error);
+		return engines_good(type, m);
 	}
 }
 

@@ -121,6 +121,42 @@ const void *tier_far_data(const tier_far *f, uint32_t block, uint32_t part, uint
  */
 int64_t tier_far_close(tier_far *f, struct tier_hosts *out);
 
+/* A standing grant over blocks that another host holds: single pages of them are read. */
+typedef struct tier_grant tier_grant;
+
+struct tier_grant_page {
+	uint32_t block; /* counts from out->local of open */
+	uint32_t page;  /* tier_geometry_page() */
+	void *to;       /* page_bytes of its part; written only if error is 0 */
+	int32_t error;  /* -ENODATA nobody has it there now; -ETIMEDOUT it did not come in time */
+	uint32_t reserved;
+};
+
+/*
+ * For who reads little of a prefix that lies elsewhere (sparse attention): name the keys once, then
+ * read pages. Returns how many blocks there are behind the first out->local, which are here: lease
+ * those. 0: nobody has more, *g is NULL. None of it becomes a block of this host, and none is kept
+ * at the other one: what has left there is -ENODATA. options may be NULL; token_ns and salt do not
+ * count. Errors as tier_pull; -EBUSY as many are open as tierd-net has room for (8). Blocks.
+ */
+int64_t tier_grant_open(tier_context *c, const tier_key *keys, uint32_t count,
+			const struct tier_hosts_options *options, struct tier_hosts *out,
+			tier_grant **g);
+
+/*
+ * Read pages, in lists of up to 256 and 4 MiB one after another. Returns how many came, by the
+ * deadline (0 = in a second): each one verified, and its holder has said that it stood. Its
+ * last half is left to compute the others. A holder that is lost is misses, then whoever has them
+ * is asked. Errors: -ESTALE the epoch is another one or the context is shared no more, -ENOTCONN
+ * tierd-net ended it (nothing was read for a minute): close, open again; -ETIMEDOUT tierd-net does
+ * not answer: likewise; -EPROTO, -EINVAL also: there is no such page. One thread.
+ */
+int64_t tier_grant_read(tier_grant *g, struct tier_grant_page *pages, uint32_t count,
+			uint64_t deadline_ns);
+
+/* NULL is fine. */
+void tier_grant_close(tier_grant *g);
+
 /*
  * Delete blocks by key, in prefix order, on every host that shares the context. Returns 0 when each
  * host that is alive has done it, durably; one that is cut off has stopped to count as alive then,

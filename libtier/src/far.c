@@ -81,7 +81,7 @@ static int begin(struct tier_far *f, struct tier *t, const struct net_want *m, i
 
 	f->deadline_ns = m->deadline_ns;
 	f->fd = hosts_open(t->path, until_ns);
-	rc = f->fd < 0 ? f->fd : hosts_send(f->fd, m, until_ns);
+	rc = f->fd < 0 ? f->fd : hosts_send(f->fd, &m->header, until_ns);
 	if (rc == 0)
 		rc = hosts_receive(f->fd, &answer, passed, until_ns);
 	if (rc)

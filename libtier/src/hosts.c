@@ -135,7 +135,8 @@ int hosts_receive(int fd, union hosts_answer *m, int *passed, uint64_t deadline_
 			uint16_t type = m->header.type;
 
 			if (whole < 0 || m->header.length > sizeof(*m) || have > want ||
-			    (type != NET_PLACED && !(passed && type == NET_LAYER)))
+			    (type != NET_PLACED &&
+			     !(passed && (type == NET_LAYER || type == NET_PICKED))))
 				return not_of_this_protocol();
 			want = m->header.length;
 		}
@@ -178,9 +179,9 @@ static void keep_idle(struct tier *t, int *fd)
 		t->hosts_fd = take_fd(fd);
 }
 
-int hosts_send(int fd, const struct net_want *m, uint64_t deadline_ns)
+int hosts_send(int fd, const struct net_header *m, uint64_t deadline_ns)
 {
-	return send_all(fd, m, m->header.length, deadline_ns);
+	return send_all(fd, m, m->length, deadline_ns);
 }
 
 /* fd is the connection kept from before, or negative: a new one is made. */
@@ -188,7 +189,7 @@ static int ask_once(struct tier *t, int fd, const struct net_want *m, union host
 {
 	uint64_t deadline_ns = m->deadline_ns + HOSTS_GRACE_NS;
 	int own CLEANUP_CLOSE = fd < 0 ? hosts_open(t->path, deadline_ns) : fd;
-	int rc = own < 0 ? own : hosts_send(own, m, deadline_ns);
+	int rc = own < 0 ? own : hosts_send(own, &m->header, deadline_ns);
 
 	if (rc == 0)
 		rc = hosts_receive(own, answer, NULL, deadline_ns);

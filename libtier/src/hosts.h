@@ -1,6 +1,6 @@
 /*
- * How libtier speaks with tierd-net: shared by calls with one answer (hosts.c) and streams from
- * afar (far.c).
+ * How libtier speaks with tierd-net: shared by calls with one answer (hosts.c), streams from afar
+ * (far.c) and standing grants (grant.c).
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -17,6 +17,10 @@ union hosts_answer {
 	struct net_header header;
 	struct net_placed placed;
 	struct net_word word;
+	struct {
+		struct net_picked m;
+		struct net_picked_page page[NET_FRAME_PAGES_MAX];
+	} picked;
 };
 
 /* What is asked for, judged: *m is to be freed. what: a type, above it flags. */
@@ -26,10 +30,10 @@ int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
 int hosts_check_out(const struct tier_hosts *out);
 /* A new connection, and a question on it: a descriptor, or an error. */
 int hosts_open(const char *path, uint64_t deadline_ns);
-int hosts_send(int fd, const struct net_want *m, uint64_t deadline_ns);
+int hosts_send(int fd, const struct net_header *m, uint64_t deadline_ns);
 /*
- * The next message, PLACED or (where passed is not NULL) LAYER; *passed: the descriptor that came
- * with it, if *passed was negative and one did. -ENOTCONN, -ETIMEDOUT, -EPROTO.
+ * The next message, PLACED or (where passed is not NULL) LAYER or PICKED; *passed: the descriptor
+ * that came with it, if *passed was negative and one did. -ENOTCONN, -ETIMEDOUT, -EPROTO.
  */
 int hosts_receive(int fd, union hosts_answer *m, int *passed, uint64_t deadline_ns);
 void hosts_tell(struct tier_hosts *out, const struct net_placed *m);

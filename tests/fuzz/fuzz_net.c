@@ -9,7 +9,9 @@
  * A home names for a tag only who told it of that tag, as many as it may, and nobody twice. A box
  * takes of one host's offers no more than its part. Of frames that lie to be read a READ frees the
  * oldest one, and no other. A pool's header that is taken has all extents within the device; what a
- * host is told of lies in one extent of who told it.
+ * host is told of lies in one extent of who told it. Under a standing grant as many bytes come as
+ * the pages that were picked have, none is good without the word, and none is served that was not
+ * granted.
  */
 #include <errno.h>
 
@@ -17,15 +19,18 @@
 #include "tierd/net/box.h"
 #include "libtier/base/crc32c.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/keep.h"
 #include "tierd/net/pool.h"
 
 #define LAYERS 3u
 #define PAGES 7u
 
 static const uint32_t first[LAYERS + 1] = { 0, 2, 2, 7 };
+static const uint32_t number[PAGES] = { 0, 1, 2, 3, 4, 5, 6 };
 static struct shape_page page[PAGES];
 static struct shape shape = { .layers = LAYERS, .pages = PAGES, .block_bytes = 7 * 512,
-			      .first = (uint32_t *)first, .page = page };
+			      .first = (uint32_t *)first, .page = page,
+			      .by_number = (uint32_t *)number };
 
 void fuzz_open(void)
 {
@@ -50,7 +55,8 @@ static void check_members(const void *m, uint16_t type)
 
 	if (type == NET_HELLO) {
 		check_name(((const struct net_hello *)m)->name, NET_NAME_BYTES);
-	} else if (type == NET_LOCATE || type == NET_PULL || type == NET_STREAM) {
+	} else if (type == NET_LOCATE || type == NET_PULL || type == NET_STREAM ||
+		   type == NET_OPEN) {
 		check_name(want->context, NET_NAME_BYTES);
 		FUZZ_CHECK(want->count > 0 && want->count <= NET_LOCAL_KEYS_MAX);
 	} else if (type == NET_PLACED) {
@@ -64,6 +70,12 @@ static void check_members(const void *m, uint16_t type)
 			check_name((const char *)m + at, NET_NAME_BYTES);
 	} else if (type == NET_ASK) {
 		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_KEYS_MAX);
+	} else if (type == NET_KEEP) {
+		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_LOCAL_KEYS_MAX);
+	} else if (type == NET_PICK) {
+		FUZZ_CHECK(((const struct net_pick *)m)->count <= NET_FRAME_PAGES_MAX);
+	} else if (type == NET_PICKED) {
+		FUZZ_CHECK(((const struct net_picked *)m)->count <= NET_FRAME_PAGES_MAX);
 	} else if (type == NET_PAGES || type == NET_PLACES) {
 		FUZZ_CHECK(((const struct net_pages *)m)->count <= NET_FRAME_PAGES_MAX);
 	} else if (type == NET_PATH) {
@@ -77,6 +89,8 @@ struct ends {
 	struct serve serve;
 	uint64_t pages; /* that the requester took */
 	uint64_t now;
+	struct keep keep;
+	struct kept kept;
 	struct homes homes;
 	struct homes_slot slot[32 + HOMES_WINDOW];
 	struct box box;
@@ -196,6 +210,78 @@ static void requester(struct ends *e, const void *m, uint16_t type)
 	pull_ask(&e->pull, &shape, &ask, e->now);
 }
 
+/* Pages 0 and 6 of block 1, again and again; what is wrong begins anew. */
+static void picks(struct ends *e)
+{
+	struct net_pick m;
+	struct net_ask ask;
+
+	if (e->keep.state == KEEP_FREE) {
+		e->keep.asked = 3;
+		keep_ask(&e->keep, &shape, 100, &ask, e->now);
+		return;
+	}
+	if (e->keep.state != KEEP_OPEN || e->keep.blocks < 2)
+		return;
+	e->keep.count = 2;
+	e->keep.page[0] = (struct net_pick_page){ 1, 0 };
+	e->keep.page[1] = (struct net_pick_page){ 1, 6 };
+	keep_pick(&e->keep, &m);
+}
+
+static void keep(struct ends *e, const void *m, uint16_t type)
+{
+	enum keep_state was = e->keep.state;
+	int rc = 0;
+
+	if (type == NET_GRANT)
+		rc = keep_granted(&e->keep, m);
+	else if (type == NET_PICKED)
+		rc = keep_picked(&e->keep, m);
+	else if (type == NET_WHOLE)
+		rc = keep_whole(&e->keep, m, e->now % 5, e->now);
+	else
+		return;
+	FUZZ_CHECK(rc <= 0);
+	FUZZ_CHECK(e->keep.state != KEEP_OPEN || e->keep.blocks <= 3);
+	if (type == NET_PICKED && rc == 0)
+		FUZZ_CHECK(was == KEEP_PICKED && ((const struct net_picked *)m)->bytes <= 1024);
+	if (type == NET_WHOLE && rc == 0)
+		FUZZ_CHECK(was == KEEP_CAME && e->now < e->keep.ends_ns && e->now % 5);
+	if (rc)
+		e->keep = (struct keep){ .id = 0 };
+	picks(e);
+}
+
+/* The holder's end: an answer has the bytes of what was granted, within its bounds. */
+static void kept(struct ends *e, const void *m, uint16_t type)
+{
+	static struct {
+		struct net_picked m;
+		struct net_picked_page page[NET_FRAME_PAGES_MAX];
+	} out;
+	const struct net_pick_page *of = (const void *)((const struct net_pick *)m + 1);
+	struct net_grant grant = { .error = 0 };
+	struct net_word word;
+	int rc;
+
+	if (type == NET_KEEP)
+		kept_grant(&e->kept, m, &shape, ((const struct net_ask *)m)->count % 3, &grant,
+			   e->now);
+	if (type != NET_PICK)
+		return;
+	rc = kept_pick(&e->kept, m, e->now % 7, e->now);
+	if (rc == -EPROTO)
+		return;
+	kept_picked(&e->kept, m, rc, &out.m);
+	FUZZ_CHECK(out.m.bytes == (rc ? 0 : out.m.count * 512) && out.m.bytes <= NET_PICK_BYTES);
+	FUZZ_CHECK(net_check(&out, out.m.header.length) == out.m.header.length);
+	for (uint32_t i = 0; i < out.m.count; i++)
+		FUZZ_CHECK(of[i].block < e->kept.blocks && of[i].page < PAGES);
+	if (!rc)
+		kept_whole(&e->kept, e->now % 3, &word, e->now);
+}
+
 /* What lies to be read at a holder: a frame for each PLACES that came, until its READ. */
 static void window(struct ends *e, const void *m, uint16_t type)
 {
@@ -270,6 +356,7 @@ void fuzz_one(struct fuzz_input *in)
 	e.homes = (struct homes){ .slot = e.slot, .room = 32 };
 	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
 	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
+	picks(&e);
 	pool_header(in);
 	while (in->left) {
 		/* Memory of exactly that size: a byte read beyond is found. */
@@ -293,6 +380,8 @@ void fuzz_one(struct fuzz_input *in)
 		home(&e, bytes, type);
 		box(&e, bytes, type);
 		window(&e, bytes, type);
+		keep(&e, bytes, type);
+		kept(&e, bytes, type);
 		pool(bytes, type);
 		free(bytes);
 		in->at += length;
@@ -367,6 +456,28 @@ static void put_pool(struct fuzz_seed *s)
 		put(s, &copied, NET_COPIED, 0);
 }
 
+/* A standing grant, asked for and given; two of its pages, and one that is not there. */
+static void put_keep(struct fuzz_seed *s)
+{
+	struct net_grant grant = { .id = 1, .blocks = 2, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 2 * 7 * 512 };
+	struct net_ask ask = { .id = 1, .count = 2, .wait_ns = 100, .klass = 1 };
+	struct net_want want = { .context = "kv", .count = 1 };
+	struct net_pick pick = { .id = 2, .wait_ns = 10, .count = 2 };
+	struct net_picked picked = { .id = 2, .count = 2, .bytes = 1024 };
+	struct net_word whole = { .id = 2 };
+
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &picked, NET_PICKED, 2);
+	put(s, &whole, NET_WHOLE, 0);
+	picked = (struct net_picked){ .id = 3, .error = -ESTALE };
+	put(s, &picked, NET_PICKED, 0);
+	put(s, &ask, NET_KEEP, 2);
+	put(s, &pick, NET_PICK, 2);
+	put(s, &pick, NET_PICK, 2);
+	put(s, &want, NET_OPEN, 1);
+}
+
 void fuzz_seeds(void)
 {
 	static struct fuzz_seed s;
@@ -412,6 +523,8 @@ void fuzz_seeds(void)
 	fuzz_seed_end(&s, "places");
 	put_pool(&s);
 	fuzz_seed_end(&s, "pool");
+	put_keep(&s);
+	fuzz_seed_end(&s, "keep");
 	put(&s, &want, NET_LOCATE, 1);
 	put(&s, &want, NET_PULL, 1);
 	put(&s, &want, NET_STREAM, 1);

@@ -138,6 +138,58 @@ streams 64 0 '"comes": 0, .*"status": "missed"'
 kv A put kv 65 50
 streams 65 0 '"comes": 0, .*"status": "dropped"' --token-ns 1
 
+# Single pages under a standing grant (R8), no block of this host: from memory, from NVMe, behind
+# what is here, as far as the other one has it, nothing.
+picks() { # PROMPT BLOCKS PATTERN [OPTION...]
+	local prompt=$1 expect=$2 pattern=$3
+	shift 3
+	wants 0 "$pattern" kv B --expect "$expect" "$@" pages kv "$prompt" 50
+}
+all='"host": "A", "came": 320, "missed": 0, "late": 0, "over": 0, "compared": 1310720'
+kv A put kv 70 50
+picks 70 50 "\"local\": 0, .*$all"
+ctl A drain >/dev/null
+ctl A evict kv cxl >/dev/null
+picks 70 50 "\"local\": 0, .*$all" --deadline 20000
+kv B put kv 71 7
+kv A put kv 71 45
+picks 71 38 "\"local\": 7, .*$all"
+picks 72 0 '"host": "", "came": 0'
+# Blocks that leave there amid it are misses, and so is all when it is shared no more; an epoch ends
+# it, and of the next one nothing is read.
+reading() { grep -q reading "$LAB/picks.out"; }
+picking() { # PATTERN COMMAND...: the command is done while pages are read, and after it some are
+	local want=$1
+	shift
+	rm -f "$LAB/enough" "$LAB/picks.out"
+	kv B --until "$LAB/enough" --gap 20 pages kv 70 50 >"$LAB/picks.out" 2>&1 &
+	reader=$!
+	eventually 30 reading || lab_fail "no page is read: $(cat "$LAB/picks.out")"
+	"$@" >/dev/null
+	touch "$LAB/enough"
+	wait $reader || lab_fail "$*: $(cat "$LAB/picks.out")"
+	grep -q "$want" "$LAB/picks.out" || lab_fail "$*: no \"$want\" in $(cat "$LAB/picks.out")"
+}
+# As many as there is room for; the next one is refused, and then there is room again.
+readers=()
+rm -f "$LAB/enough"
+for i in 1 2 3 4 5 6 7 8; do
+	kv B --until "$LAB/enough" --gap 20 pages kv 70 50 >"$LAB/picks.$i" 2>&1 &
+	readers+=($!)
+done
+all_read() { [ "$(cat "$LAB"/picks.? | grep -c reading)" = 8 ]; }
+eventually 30 all_read || lab_fail "eight do not read: $(cat "$LAB"/picks.?)"
+wants 1 'close some' kv B pages kv 70 50
+touch "$LAB/enough"
+for reader in "${readers[@]}"; do
+	wait "$reader" || lab_fail "eight readers of pages: $(cat "$LAB"/picks.?)"
+done
+one_more() { kv B --expect 50 pages kv 70 50; }
+eventually 20 one_more || lab_fail 'there is no room again'
+picking '"came": [1-9].*"missed": [1-9].*"late": 0, "over": 0' kv A --from 25 drop kv 70 50
+picking '"blocks": 25, .*"came": [1-9].*"missed": [1-9].*"over": 0' ctl A context unshare kv
+ctl A context share kv >/dev/null
+
 # What would be slower than computing it is not fetched.
 kv A put kv 7 50
 reads B 7 0 '"status": "dropped"' --token-ns 1
@@ -187,8 +239,8 @@ wants 1 'up to' ctl A hosts epoch kv 4294967296
 kv B put own 1 20
 wants 0 '"usable": 20, "status": "missed"' kv B --json --expect 20 fetch own 1 50
 
-# The contexts' epochs differ: nothing of the old one is a hit.
-ctl B context epoch kv >/dev/null
+# The contexts' epochs differ: nothing of the old one is a hit, nor a page of it read.
+picking '"came": [1-9].*"over": 116' ctl B context epoch kv
 reads B 7 0 '"located": 0'
 ctl A context epoch kv >/dev/null
 kv A put kv 8 50
@@ -338,7 +390,10 @@ if command -v etcd >/dev/null; then
 	reads A 15 0 '"located": 0'
 	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ after a start'
 
-	# So is a deletion. Who stands still holds it up; who joins has to do it before it serves.
+	# So is a deletion, also of what is read page by page.
+	kv A put kv 70 50
+	picking '"came": [1-9].*"missed": [1-9].*"over": 0' kv B delete kv 70 50
+	# Who stands still holds it up; who joins has to do it before it serves.
 	kv A put kv 40 50
 	reads B 40 50 '"status": "ready"'
 	wants 0 '' kv B delete kv 40 50

@@ -19,7 +19,8 @@ import sys
 import threading
 import time
 
-HELLO, GRANT, PAGES, WHOLE = 1, 5, 6, 8
+HELLO, GRANT, PAGES, WHOLE, PICKED = 1, 5, 6, 8, 36
+BYTES_AT = {PAGES: 36, PICKED: 32}
 HEADER = struct.Struct("<IHHII")
 
 
@@ -38,7 +39,8 @@ def message(source):
     head = receive(source, HEADER.size)
     _, _, kind, length, _ = HEADER.unpack(head)
     body = head + receive(source, length - HEADER.size)
-    pages = receive(source, struct.unpack_from("<I", body, 36)[0]) if kind == PAGES else b""
+    at = BYTES_AT.get(kind)
+    pages = receive(source, struct.unpack_from("<I", body, at)[0]) if at else b""
     return kind, body, pages
 
 
@@ -75,7 +77,7 @@ def spoil(mode, state, kind, body, pages):
     elif kind == WHOLE and mode == "lapsed":
         body[24:28] = struct.pack("<i", -116)
         yield body
-    elif kind == PAGES:
+    elif kind in BYTES_AT:
         yield from spoil_pages(mode, state, body, pages)
     else:
         yield body

@@ -81,6 +81,37 @@ for ((round = 0; round < rounds; round++)); do
 		reads 0 300
 		be_honest
 	done
+	# Single pages: no wrong one is given, and each list ends by its deadline.
+	for mode in flip stall replay; do
+		lie $mode
+		echo "$mode $(kv B --deadline 400 --steps 3 pages kv $prompt 50)" >>"$calls"
+		tail -n 1 "$calls" | grep -q '"came": 0' || lab_fail "$mode: single pages came"
+		echo honest >"$LAB/mode"
+	done
+	reading() { grep -q reading "$LAB/picks"; }
+	for mode in stop-holder-amid-picks kill-holder-amid-picks; do
+		meet B A
+		new_prompt
+		rm -f "$LAB/enough" "$LAB/picks"
+		kv B --deadline 400 --until "$LAB/enough" --gap 20 pages kv $prompt 50 \
+			>"$LAB/picks" 2>&1 &
+		client=$!
+		eventually 30 reading || lab_fail "$mode: no page is read"
+		if [ $mode = stop-holder-amid-picks ]; then
+			stand_still "${net_pid[A]}"
+		else
+			kill -KILL "${net_pid[A]}"
+			{ wait "${net_pid[A]}" || true; } 2>/dev/null
+		fi
+		touch "$LAB/enough"
+		wait $client || lab_fail "$mode: $(cat "$LAB/picks")"
+		kill -CONT "${net_pid[A]}" 2>/dev/null || true
+		grep -q '"came": [1-9].*"\(missed\|late\)": [1-9].*"over": 0' "$LAB/picks" ||
+			lab_fail "$mode: $(cat "$LAB/picks")"
+		echo "$mode $(tail -n 1 "$LAB/picks")" >>"$calls"
+	done
+	net_a
+	meet B A
 	# Death of the holder while pages travel, then of the requester.
 	mode=kill-holder
 	new_prompt

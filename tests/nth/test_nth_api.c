@@ -526,6 +526,8 @@ static int try_device(struct world *w)
 static int try_hosts(struct world *w)
 {
 	struct tier_hosts out = { .size = sizeof(out) };
+	struct tier_grant_page page = { .error = 0 };
+	tier_grant *g = NULL;
 	tier_far *f = NULL;
 	int rc = negative(tier_locate(w->c, w->key, BLOCKS, NULL, &out));
 
@@ -542,6 +544,11 @@ static int try_hosts(struct world *w)
 	assert_null(tier_far_data(f, 0, 0, 0, 0));
 	assert_int_equal(tier_far_wait(f, 0, 0), -EINVAL);
 	assert_int_equal(tier_far_close(f, &out), 0);
+	if (rc == -ENOTCONN)
+		rc = negative(tier_grant_open(w->c, w->key, BLOCKS, NULL, &out, &g));
+	assert_null(g);
+	assert_int_equal(tier_grant_read(g, &page, 1, 0), -EINVAL);
+	tier_grant_close(g);
 	if (rc == -ENOTCONN) /* what is here is fetched */
 		rc = negative(tier_fetch_keys(w->c, w->key, BLOCKS, TIER_CXL, NULL, &out)) ?:
 		     -ENOTCONN;

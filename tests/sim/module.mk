@@ -33,12 +33,13 @@ $(O)/plain/sim-late: SIM_ARGS = --seeds 1 --from 40146
 SIM_TESTS += $(O)/plain/sim-late
 SIM_TESTS += $(O)/plain/sim-wide $(O)/plain/sim-wide-tight $(O)/plain/sim-drives
 $(O)/plain/sim-hosts-500 $(O)/plain/sim-hosts-pool $(O)/plain/sim-hosts-rdma \
-	$(O)/asan/sim-hosts-few: SIM_PROGRAM = sim-hosts
+	$(O)/plain/sim-hosts-keep $(O)/asan/sim-hosts-few: SIM_PROGRAM = sim-hosts
 $(O)/plain/sim-hosts-500: SIM_ARGS = --seeds 500
 $(O)/plain/sim-hosts-pool: SIM_ARGS = --pool --seeds 100
 $(O)/plain/sim-hosts-rdma: SIM_ARGS = --rdma --seeds 50
+$(O)/plain/sim-hosts-keep: SIM_ARGS = --keep --seeds 50
 $(O)/asan/sim-hosts-few: SIM_ARGS = --seeds 40 --from 20001
-SIM_TESTS += $(O)/plain/sim-hosts-pool $(O)/plain/sim-hosts-rdma
+SIM_TESTS += $(O)/plain/sim-hosts-pool $(O)/plain/sim-hosts-rdma $(O)/plain/sim-hosts-keep
 SIM_TESTS += $(O)/plain/sim-hosts-500 $(O)/asan/sim-hosts-few
 SIM_PROGRAM = sim
 PLANTS_PARTS := 1 2

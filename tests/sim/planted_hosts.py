@@ -20,6 +20,17 @@ PLANTS = {
         "p->cursor.layer + 1 : 0"),
     "layer-that-stands-no-more": ("proto.c", "return publishes && now_ns", "(void)publishes; "
                                   "return now_ns"),
+    # standing grants
+    "keep-word-not-heard": ("proto_keep.c", "if (m->error)\n\t\treturn over(k, m->error != -EPROTO "
+                            "? m->error : -ESTALE);", ";"),
+    "keep-read-after-its-end": ("proto_keep.c", "if (now_ns >= k->ends_ns)\n\t\treturn", "if (0)"
+                                "\n\t\treturn"),
+    "keep-served-after-its-end": ("proto_keep.c", "else if (now_ns >= k->ends_ns)", "else if (0)"),
+    "keep-of-another-epoch": ("proto_keep.c", "if (!publishes)", "if (0)"),
+    "keep-never-ends": (
+        "proto_keep.c", "k->ends_ns = k->sent_ns + lasts_ns;", "k->ends_ns = UINT64_MAX;"),
+    "keep-word-of-one-that-fell": (
+        "proto_keep.c", "if (!intact)\n\t\tout->error = -ESTALE;\n\telse if", "if"),
     # peers
     "reused-incarnation": ("proto_peers.c", "p->incarnation != incarnation && !p->fixed", "0"),
     "probation-asked": (

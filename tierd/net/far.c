@@ -35,7 +35,7 @@ static void lay_out(struct far *f, const tier_geometry *g)
 	}
 }
 
-static int make_memory(struct far *f)
+int far_memory(uint64_t bytes, void **out, int *for_reading)
 {
 	char path[40];
 	int fd CLEANUP_CLOSE = memfd_create("tier-far", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -43,17 +43,26 @@ static int make_memory(struct far *f)
 
 	if (fd < 0)
 		return -errno;
-	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)f->bytes) ||
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
-	at = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
-	f->line = at;
+	*out = at;
 	/* What the engine gets cannot be mapped to write, nor opened again by another user. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	f->fd = open(path, O_RDONLY | O_CLOEXEC);
-	return f->fd < 0 ? -errno : 0;
+	*for_reading = open(path, O_RDONLY | O_CLOEXEC);
+	return *for_reading < 0 ? -errno : 0;
+}
+
+static int make_memory(struct far *f)
+{
+	void *at = NULL;
+	int rc = far_memory(f->bytes, &at, &f->fd);
+
+	f->line = at;
+	return rc;
 }
 
 static bool enter(struct node *n)

@@ -45,6 +45,7 @@ struct holder {
 		struct net_pages m;
 		uint32_t crc[NET_FRAME_PAGES_MAX];
 	} frame;
+	struct standing *standing; /* NULL = it has none */
 	struct window window;
 	struct frame placed[NET_PLACES_MAX]; /* what lies there */
 	struct tier_page page[NET_FRAME_PAGES_MAX];
@@ -53,27 +54,7 @@ struct holder {
 	struct tier_found found[NET_KEYS_MAX];
 };
 
-static uint64_t reattached(const struct node *n)
-{
-	struct tier_counters counters = { .size = sizeof(counters) };
-
-	return tier_counters(n->t, &counters) ? 0 : counters.reattached;
-}
-
 /* ---- probes -------------------------------------------------------------------------------- */
-
-/* The context that a question means: -ENOENT, -ESTALE. */
-static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch, uint64_t deleted,
-		      struct share **out)
-{
-	struct share *s = share_digest(h->n, digest, h->c->peer);
-	int rc = s ? share_grants(h->n, s, epoch, deleted) : -ENOENT;
-
-	if (s && rc)
-		share_put(h->n, s);
-	*out = rc ? NULL : s;
-	return rc;
-}
 
 static uint32_t match(struct holder *h, struct share *s, const void *keys, uint32_t count,
 		      uint32_t *cold)
@@ -95,7 +76,7 @@ static int answer_probe(struct holder *h, const struct net_probe *m)
 	};
 	struct share *s;
 
-	out.error = context_of(h, m->context, m->epoch, 0, &s);
+	out.error = share_asked(h->n, h->c->peer, m->context, m->epoch, 0, &s);
 	if (!out.error) {
 		out.found = match(h, s, m + 1, m->count, &out.cold);
 		share_put(h->n, s);
@@ -139,7 +120,7 @@ static int answer_offer(struct holder *h, const struct net_offer *m)
 	};
 	struct share *s;
 
-	out.error = context_of(h, m->context, m->epoch, 0, &s);
+	out.error = share_asked(h->n, h->c->peer, m->context, m->epoch, 0, &s);
 	if (!out.error) {
 		out.error = box_taken(h->n, m, h->c->peer);
 		share_put(h->n, s);
@@ -188,7 +169,7 @@ static int stream_open(struct grant *g, uint32_t layer)
 static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *m)
 {
 	uint32_t cold;
-	int rc = context_of(h, m->context, m->epoch, m->deleted, &g->share);
+	int rc = share_asked(h->n, h->c->peer, m->context, m->epoch, m->deleted, &g->share);
 
 	if (rc)
 		return rc;
@@ -210,7 +191,7 @@ static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *
 		      (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
 	/* Never before a page that an engine here waits for. */
 	g->klass = m->klass == TIER_CLASS_DEMAND ? TIER_CLASS_DEADLINE : m->klass;
-	g->reattached = reattached(h->n);
+	g->reattached = node_reattached(h->n);
 	g->cold = cold == g->blocks;
 	return cold ? stream_open(g, 0) : 0;
 }
@@ -250,7 +231,7 @@ static bool intact(struct holder *h, const struct grant *g)
 {
 	return share_stands(h->n, g->share) &&
 	       tier_context_epoch(g->share->c) == g->serve.epoch &&
-	       reattached(h->n) == g->reattached;
+	       node_reattached(h->n) == g->reattached;
 }
 
 /* ---- pages --------------------------------------------------------------------------------- */
@@ -495,6 +476,10 @@ static int answer(struct holder *h)
 		return answer_probe(h, m);
 	case NET_ASK:
 		return answer_ask(h, m);
+	case NET_KEEP:
+		return keep_begin(h->n, h->c, (uint32_t)h->place, &h->standing);
+	case NET_PICK:
+		return keep_pages(h->standing);
 	case NET_HOLD:
 		return answer_hold(h, m);
 	case NET_FIND:
@@ -528,10 +513,10 @@ static struct grant *sending(struct holder *h)
 	return first;
 }
 
-/* While frames lie there to be read, until their grant is over. */
+/* While frames lie there to be read, or single pages may be asked for, until the grant is over. */
 static uint64_t patience(const struct holder *h)
 {
-	uint64_t until_ns = 0;
+	uint64_t until_ns = keep_until(h->standing);
 
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		if (h->grant[i].serve.state != SERVE_FREE && h->grant[i].until_ns > until_ns)
@@ -558,6 +543,7 @@ static void serve(struct holder *h)
 	}
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		grant_end(h, &h->grant[i]);
+	keep_end(h->standing);
 	if (rc && rc != -ENOTCONN && rc != -ETIMEDOUT && rc != -ECANCELED)
 		log_warn(&h->n->log, "a peer's connection ends", h->c->peer,
 			 "are all hosts of one version?", "errno=%d", -rc);

@@ -217,6 +217,20 @@ static int answer_stream(struct node *n, struct conn *c, const struct ucred *who
 	return -ENOTCONN;
 }
 
+/* A standing grant (pick.c): the connection ends with it. */
+static int answer_open(struct node *n, struct conn *c, const struct ucred *who,
+		       struct net_placed *out)
+{
+	struct wanted w = { .want = (const void *)c->message };
+	int rc;
+
+	if (!want_begin(n, &w, who, out))
+		return answer(c, out);
+	rc = pick_serve(n, c, &w, out);
+	share_put(n, w.share);
+	return rc ? rc : -ENOTCONN;
+}
+
 /* Of all hosts that share the context. Who may write it may. */
 static void answer_delete(struct node *n, const struct net_want *m, const struct ucred *who,
 			  struct net_placed *out)
@@ -249,6 +263,8 @@ static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 	m->deadline_ns = m->deadline_ns < most_ns ? m->deadline_ns : most_ns;
 	if (m->header.type == NET_STREAM)
 		return answer_stream(n, c, who, &out);
+	if (m->header.type == NET_OPEN)
+		return answer_open(n, c, who, &out);
 	if (m->header.type != NET_DELETE)
 		return answer_want(n, c, who, &out);
 	answer_delete(n, m, who, &out);
@@ -380,6 +396,7 @@ static int take(struct node *n, struct conn *c, const struct ucred *who)
 	case NET_LOCATE:
 	case NET_PULL:
 	case NET_STREAM:
+	case NET_OPEN:
 	case NET_DELETE:
 		return take_want(n, c, who);
 	case NET_ADMIN:

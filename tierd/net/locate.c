@@ -238,7 +238,8 @@ void locate(struct node *n, const struct wanted *w, struct placed *out)
 {
 	uint32_t depth[NET_ANCHORS_MAX];
 	uint32_t count = anchors(w->local, w->want->count, depth), most = 0, next = 0;
-	int one = w->want->header.type == NET_PULL ? only_one(n, w->share) : -EBUSY;
+	bool told = w->want->header.type == NET_PULL || w->want->header.type == NET_OPEN;
+	int one = told ? only_one(n, w->share) : -EBUSY; /* its grant says what it has */
 	struct round *r = NULL;
 
 	*out = (struct placed){ .peer = -ENOENT };

@@ -89,6 +89,13 @@ int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn *
 	return rc;
 }
 
+bool members_current(struct node *n, uint32_t i, const struct conn *c)
+{
+	struct peer p = copy_of(n, i);
+
+	return current(n, i, c) && peer_asked(&p);
+}
+
 void members_give(struct node *n, uint32_t i, struct conn *c)
 {
 	if (current(n, i, c)) {
@@ -336,6 +343,13 @@ static void look_at_due(struct node *n)
 			due[count++] = i;
 	}
 	members_side_by_side(n, due, count, look, NULL);
+}
+
+uint64_t node_reattached(const struct node *n)
+{
+	struct tier_counters counters = { .size = sizeof(counters) };
+
+	return tier_counters(n->t, &counters) ? 0 : counters.reattached;
 }
 
 bool node_stopped(const struct node *n, uint64_t wait_ns)

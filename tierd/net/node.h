@@ -9,6 +9,7 @@
  *   epochs.c     epochs and deletions of shared contexts, by etcd; etcd.c its calls
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
+ *   keep.c       standing grants, given: single pages; pick.c the same, asked for
  *   tell.c       homes: tells them, and is one
  *   box.c        a memory box: offers to it, and is one
  *   pool.c       a CXL pool: pages that go by it and not by the socket
@@ -33,6 +34,7 @@
 #include "tierd/net/box.h"
 #include "tierd/net/conn.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/keep.h"
 #include "tierd/net/pool.h"
 
 #define NODE_SHARES_MAX AGREE_SHARES_MAX
@@ -41,6 +43,8 @@
 #define NODE_LOCAL_MAX 64u /* connections of engines that are served, a thread each */
 #define NODE_REMOTE_MAX (PEERS_MAX * NODE_POOLED_MAX) /* of hosts: all that they may keep */
 #define NODE_SENDING_MAX 64u /* of these have a grant, and a reader of tierd's */
+#define NODE_STANDING_MAX 16u /* of these, standing grants: the others are left for pulls */
+#define NODE_PICKERS_MAX 8u   /* standing grants that engines here have */
 #define NODE_SAME_MAX 32u    /* connections of one user, or one address before its HELLO */
 #define NODE_PATH_BYTES 256u
 #define EPOCH_MAX UINT32_MAX /* tierd takes none beyond */
@@ -112,6 +116,7 @@ struct node {
 	uint32_t members GUARDED_BY(peers_lock);      /* others that etcd has */
 	bool full GUARDED_BY(peers_lock);             /* these are so many that we are none */
 	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
+	uint32_t standing GUARDED_BY(peers_lock); /* grants that we gave */
 
 	struct lock pool;
 	struct conn *idle[PEERS_MAX][NODE_POOLED_MAX] GUARDED_BY(pool); /* by peer's place */
@@ -121,6 +126,7 @@ struct node {
 	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
 	struct puller puller[NODE_PULLERS_MAX] GUARDED_BY(pullers_lock);
 	uint32_t fars GUARDED_BY(pullers_lock); /* streams from afar */
+	uint32_t pickers GUARDED_BY(pullers_lock); /* engines' standing grants */
 
 	struct lock homes_lock;
 	struct homes homes GUARDED_BY(homes_lock);
@@ -156,6 +162,9 @@ bool share_lasts(struct node *n, const struct share *s);
 void share_put(struct node *n, struct share *s);
 /* Is it still shared, the same one, and may it be served at this moment (R5, R6)? */
 bool share_stands(struct node *n, struct share *s);
+/* The context that a host's question means, held, where blocks may be granted: share_grants(). */
+int share_asked(struct node *n, const char *host, const uint8_t digest[32], uint64_t epoch,
+		uint64_t deleted, struct share **out);
 /* May blocks of this epoch be granted to who has done so many deletions? 0 or -ESTALE. */
 int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted);
 /* May what was asked for under these be published? Then p has one more put that is not settled. */
@@ -186,6 +195,8 @@ typedef void members_body(struct node *n, uint32_t place, void *arg);
 void members_side_by_side(struct node *n, const uint32_t *place, uint32_t count,
 			  members_body *body, void *arg);
 void members_give(struct node *n, uint32_t i, struct conn *c);
+/* Is it to the peer's present life, of our present certificates, and may the peer be asked (R4)? */
+bool members_current(struct node *n, uint32_t i, const struct conn *c);
 /* It failed a request: probation. */
 void members_failed(struct node *n, uint32_t i, int error);
 /* An exchange with it ended so: 0, its connection (NULL = none) is given back; else it failed. */
@@ -194,6 +205,8 @@ void members_done(struct node *n, uint32_t i, struct conn *c, int error);
 int members_place(struct node *n, const char *name);
 json_t *members_list(struct node *n);
 bool node_stopped(const struct node *n, uint64_t wait_ns);
+/* In which life is the tierd behind us? */
+uint64_t node_reattached(const struct node *n);
 
 /*
  * epochs.c, on all hosts: raise the epoch (0: by one), delete keys. R5: 0 once all have applied it
@@ -268,6 +281,16 @@ void visitor_end(struct visitor *v);
 void *holder_run(void *visitor);
 void *local_run(void *visitor);
 
+/* ---- keep.c -------------------------------------------------------------------------------- */
+
+/* A standing grant of a connection. */
+struct standing;
+/* KEEP: *s is the new one, or NULL; the one before is over. PICK. Errors: as conn_send; -EPROTO. */
+int keep_begin(struct node *n, struct conn *c, uint32_t place, struct standing **s);
+int keep_pages(struct standing *s);
+uint64_t keep_until(const struct standing *s); /* NULL: 0 */
+void keep_end(struct standing *s);
+
 /* ---- locate.c, find.c, pull.c -------------------------------------------------------------- */
 
 /* Who has most of the keys beyond `local`. */
@@ -306,6 +329,11 @@ uint64_t answer_until(uint64_t deadline_ns);
 void pull_settle(struct node *n);
 int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
 
+/* ---- pick.c -------------------------------------------------------------------------------- */
+
+/* OPEN, to its end: the connection ends with it. */
+int pick_serve(struct node *n, struct conn *c, struct wanted *w, struct net_placed *out);
+
 /* ---- far.c --------------------------------------------------------------------------------- */
 
 /* A stream from afar: so many blocks behind those that are here. */
@@ -327,6 +355,8 @@ struct far {
  * Memory for at most so many blocks behind those that are here. -EBUSY: there are as many streams
  * as pullers; -E2BIG: not one block fits (--streams).
  */
+/* Memory that is ours to write, and a descriptor for an engine that may read it alone. */
+int far_memory(uint64_t bytes, void **out, int *for_reading);
 int far_open(struct node *n, const struct wanted *w, uint32_t blocks, struct far **out);
 void far_close(struct node *n, struct far *f);
 void far_wait_gone(struct far *f);

@@ -35,6 +35,7 @@ struct shape {
 	uint64_t block_bytes; /* without padding */
 	uint32_t *first;      /* layers + 1: a layer's pages in `page` */
 	struct shape_page *page;
+	uint32_t *by_number; /* where in `page` the page of each number is */
 };
 
 static inline uint32_t shape_layer_pages(const struct shape *s, uint32_t layer)

@@ -56,7 +56,8 @@ static int shape_make(struct shape *s, const tier_geometry *g)
 	s->layer_first = least;
 	s->first = calloc(s->layers + 1, sizeof(*s->first));
 	s->page = calloc(tier_geometry_pages(g), sizeof(*s->page));
-	if (!s->first || !s->page)
+	s->by_number = calloc(tier_geometry_pages(g), sizeof(*s->by_number));
+	if (!s->first || !s->page || !s->by_number)
 		return -ENOMEM;
 	for (uint32_t layer = 0; layer < s->layers; layer++) {
 		s->first[layer] = s->pages;
@@ -66,6 +67,8 @@ static int shape_make(struct shape *s, const tier_geometry *g)
 				add_layer(s, &part, i, least + layer - part.layer_first);
 	}
 	s->first[s->layers] = s->pages;
+	for (uint32_t i = 0; i < s->pages; i++)
+		s->by_number[s->page[i].page] = i;
 	return 0;
 }
 
@@ -117,6 +120,7 @@ static void share_free(struct share *s)
 	tier_context_close(s->c);
 	free(s->shape.first);
 	free(s->shape.page);
+	free(s->shape.by_number);
 	free(s);
 }
 
@@ -428,6 +432,18 @@ bool share_stands(struct node *n, struct share *s)
 {
 	LOCK_SCOPE(&n->shares);
 	return agreed_stands(&n->agree, &s->agreed, time_now_ns());
+}
+
+int share_asked(struct node *n, const char *host, const uint8_t digest[32], uint64_t epoch,
+		uint64_t deleted, struct share **out)
+{
+	struct share *s = share_digest(n, digest, host);
+	int rc = s ? share_grants(n, s, epoch, deleted) : -ENOENT;
+
+	if (s && rc)
+		share_put(n, s);
+	*out = rc ? NULL : s;
+	return rc;
 }
 
 int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted)

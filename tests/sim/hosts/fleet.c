@@ -102,6 +102,7 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 		[EV_MESSAGE] = traffic_message, [EV_SEND] = traffic_send,
 		[EV_COMMIT] = traffic_commit,	[EV_LATE] = traffic_late,
 		[EV_POOL] = pool_event,		[EV_RDMA] = rdma_event,
+		[EV_PICK] = keep_pick_event,	[EV_PICKED] = keep_picked_event,
 	};
 
 	switch (e->kind) {
@@ -123,6 +124,8 @@ static void happen_here(struct fleet *f, struct host *h, struct event *e)
 			homes_find_some(f, h);
 		else
 			traffic_pull(f, h);
+		if (f->faults.keep)
+			keep_some(f, h);
 		fleet_after(f, (20 + fleet_below(f, 200)) * MS, EV_PULL, h);
 		break;
 	case EV_LOCAL:

@@ -23,6 +23,9 @@
  *      was told of until its READ
  *  R7  a layer that is announced has come, of an epoch and deletions that stand at that moment, in
  *      time; its bytes are those that are published, if they are
+ *  R8  a page that is read under a standing grant (--keep) is its generator's bytes, of an epoch
+ *      and deletions that stand at that moment, and the grant is not over, by its holder's clock
+ *      either
  *  and at last, when all is well again: the epochs are one, a raise is acknowledged, blocks are
  *  found, and the home of each anchor names who holds it (K1), or had no room for all and names
  *  others (K3); and host 0, a memory box, has what the others have (B1). Until then homes lie at
@@ -36,6 +39,7 @@
 #include "tierd/net/agree.h"
 #include "tierd/net/box.h"
 #include "tierd/net/homes.h"
+#include "tierd/net/keep.h"
 #include "tierd/net/pool.h"
 
 #define US 1000ull
@@ -102,6 +106,10 @@ struct link {
 	struct packet *waits[LINK_WAITS];
 	uint32_t waiting;
 	struct serving serving[NET_GRANTS_MAX];
+	struct kept kept; /* keep.c: a standing grant, by its holder, and its blocks */
+	uint32_t kept_context, kept_key[LENGTH];
+	uint64_t kept_slot[LENGTH], kept_tierd;
+	uint64_t kept_until_ns; /* counted apart, by the holder's clock */
 };
 
 struct part {
@@ -125,6 +133,17 @@ struct job {
 	uint32_t context, prefix, next, end;
 	uint64_t epoch, deleted, deadline_ns, id, era;
 	struct part part[NET_GRANTS_MAX];
+};
+
+/* A standing grant, by who reads pages under it. */
+struct picking {
+	struct job job;
+	struct keep keep;
+	uint32_t left;
+	uint64_t until_ns; /* of the grant, counted apart */
+	struct net_picked_page got[NET_FRAME_PAGES_MAX];
+	uint64_t made[NET_FRAME_PAGES_MAX];
+	uint8_t bytes[NET_FRAME_PAGES_MAX][BLOCK_BYTES / 2];
 };
 
 /* ---- a CXL pool ------------------------------------------------------------------------------ */
@@ -183,6 +202,7 @@ struct host {
 	uint32_t raise_context, raise_prefix, raise_from;
 	uint64_t raise_until_ns, raise_made;
 	struct job job[JOBS + HOSTS_MAX], tells[HOSTS_MAX], finds;
+	struct picking picking;
 	struct box box; /* of host 0 alone */
 	struct job offers;
 	bool offered[CONTEXTS][KEYS]; /* to it, since it was put */
@@ -224,6 +244,7 @@ struct etcd {
 enum event_kind {
 	EV_TURN, EV_LOOKS, EV_PULL, EV_ETCD, EV_ANSWER, EV_UNANSWERED, EV_LOCAL, EV_AGAIN,
 	EV_MESSAGE, EV_SEND, EV_COMMIT, EV_LATE, EV_MOVE, EV_END, EV_POOL, EV_RDMA,
+	EV_PICK, EV_PICKED,
 };
 
 struct event {
@@ -242,12 +263,13 @@ struct event {
 struct faults {
 	uint32_t hosts;
 	uint32_t lost_ppm, twice_ppm, order_ppm, slow_ppm, damaged_ppm;
-	bool pool, rdma;
+	bool pool, rdma, keep;
 	uint32_t work_us; /* what a tierd takes for a frame or a put, at most */
 };
 
 struct fleet_result {
-	uint64_t events, pulls, blocks, layers, raises, deletions, turns, pooled, read, move;
+	uint64_t events, pulls, blocks, layers, raises, deletions, turns, pooled, read, picked,
+		move;
 	char failure[256];
 };
 
@@ -362,6 +384,11 @@ void pool_execute(struct fleet *f, const struct host *h, const struct agree_call
 
 /* rdma.c: memory that devices of others read */
 void rdma_event(struct fleet *f, struct event *e);
+
+/* keep.c: standing grants */
+void keep_some(struct fleet *f, struct host *h);
+void keep_pick_event(struct fleet *f, struct event *e);
+void keep_picked_event(struct fleet *f, struct event *e);
 
 /* judge.c */
 void judge_bytes(struct fleet *f, const struct host *h, uint32_t context, uint32_t key,

@@ -10,9 +10,9 @@
 static struct shape_page pages[BLOCK_PAGES] = {
 	{ .page = 0, .bytes = 24 }, { .page = 1, .bytes = 16 }, { .page = 2, .bytes = 40 },
 };
-static uint32_t firsts[] = { 0, 2, 3 };
+static uint32_t firsts[] = { 0, 2, 3 }, numbers[] = { 0, 1, 2 };
 const struct shape fleet_shape = { .layers = 2, .pages = BLOCK_PAGES, .block_bytes = BLOCK_BYTES,
-				   .first = firsts, .page = pages };
+				   .first = firsts, .page = pages, .by_number = numbers };
 
 /* ---- the generators ------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  *   sim-hosts --seed N [--trace] one seed; says what it did, shrinks it when it fails
  *   sim-hosts --long             fresh seeds until told to stop
  *   options: --seeds N, --from N, --moves N, --no-report; --pool: they have a CXL pool; --rdma:
- *   pages go by RDMA
+ *   pages go by RDMA; --keep: single pages are read under standing grants, too
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -23,7 +23,7 @@
 struct options {
 	uint64_t seed, from, seeds;
 	uint32_t moves, hosts;
-	bool one, trace, endless, quiet, pool, rdma;
+	bool one, trace, endless, quiet, pool, rdma, keep;
 };
 
 static volatile sig_atomic_t stopped;
@@ -50,6 +50,7 @@ static struct faults faults_of(const struct options *o, uint64_t seed)
 	return (struct faults){
 		.pool = o->pool,
 		.rdma = o->rdma,
+		.keep = o->keep,
 		.hosts = o->hosts ? o->hosts : 2 + (uint32_t)(seed / 4 % 5),
 		.lost_ppm = calm ? 0 : 10000,
 		.twice_ppm = calm ? 0 : 5000,
@@ -92,6 +93,8 @@ static void tell(uint64_t seed, const struct fleet_result *r)
 		printf("%llu frames by the pool\n", (unsigned long long)r->pooled);
 	if (r->read)
 		printf("%llu frames by RDMA\n", (unsigned long long)r->read);
+	if (r->picked)
+		printf("%llu single pages\n", (unsigned long long)r->picked);
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct fleet_result *r)
@@ -158,6 +161,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		{ "no-report", no_argument, NULL, 'q' },
 		{ "pool", no_argument, NULL, 'p' },
 		{ "rdma", no_argument, NULL, 'r' },
+		{ "keep", no_argument, NULL, 'k' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -175,6 +179,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		o->quiet |= c == 'q';
 		o->pool |= c == 'p';
 		o->rdma |= c == 'r';
+		o->keep |= c == 'k';
 		o->endless |= c == 'l';
 		if (c == '?')
 			return false;
@@ -193,7 +198,7 @@ int main(int argc, char **argv)
 	if (!parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim-hosts [--hosts N] [--seed N [--trace]] [--seeds N] "
 				"[--from N] [--moves N] [--long] [--no-report] [--pool] "
-				"[--rdma]\n");
+				"[--rdma] [--keep]\n");
 		return 2;
 	}
 	signal(SIGINT, stop);

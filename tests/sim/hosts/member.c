@@ -30,6 +30,7 @@ void member_start(struct fleet *f, struct host *h)
 	h->peers = (struct peers){ 0 };
 	h->turn = h->client = (struct caller){ 0 };
 	memset(h->job, 0, sizeof(h->job));
+	h->picking.job = (struct job){ 0 };
 	homes_start(h);
 	h->box.count = 0;
 	memset(&h->offers, 0, sizeof(h->offers));

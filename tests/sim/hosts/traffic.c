@@ -44,7 +44,7 @@ void traffic_transmit(struct fleet *f, struct link *l, struct packet *p)
 		carry(f, l, p);
 }
 
-static void say_word(struct fleet *f, struct link *l, const void *m, uint32_t bytes, bool back)
+void traffic_word(struct fleet *f, struct link *l, const void *m, uint32_t bytes, bool back)
 {
 	struct packet p = { .back = back, .bytes = bytes };
 
@@ -59,7 +59,7 @@ static void say_hello(struct fleet *f, struct link *l, const struct host *h, boo
 	m.header = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION,
 					.type = NET_HELLO, .length = sizeof(m) };
 	snprintf(m.name, sizeof(m.name), "%u", h->place);
-	say_word(f, l, &m, sizeof(m), back);
+	traffic_word(f, l, &m, sizeof(m), back);
 }
 
 /* ---- the requester -------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static struct peer *peer_of(struct host *h, uint32_t place)
 	return peers_find(&h->peers, name);
 }
 
-static void job_begin(struct fleet *f, struct host *h, struct job *j, uint32_t to, uint64_t wait)
+void traffic_job(struct fleet *f, struct host *h, struct job *j, uint32_t to, uint64_t wait)
 {
 	struct link *l = calloc(1, sizeof(*l));
 	struct event *e;
@@ -91,7 +91,7 @@ static void job_begin(struct fleet *f, struct host *h, struct job *j, uint32_t t
 	say_hello(f, l, h, false);
 }
 
-static void job_end(struct fleet *f, struct host *h, struct job *j, int error)
+void traffic_job_end(struct fleet *f, struct host *h, struct job *j, int error)
 {
 	struct peer *p = peer_of(h, j->link->to);
 
@@ -114,7 +114,7 @@ static struct job *job_free(struct host *h, uint32_t first, uint32_t count)
 }
 
 /* One of those that may be asked; -1: there is none. */
-static int whom(struct fleet *f, struct host *h)
+int traffic_whom(struct fleet *f, struct host *h)
 {
 	uint32_t first = fleet_below(f, f->hosts);
 
@@ -133,7 +133,7 @@ static int whom(struct fleet *f, struct host *h)
 }
 
 /* Mostly of what that host has more than we have, as locate.c would say. */
-static void what(struct fleet *f, const struct host *h, const struct host *of, uint32_t *c,
+void traffic_what(struct fleet *f, const struct host *h, const struct host *of, uint32_t *c,
 		 uint32_t *prefix)
 {
 	*c = *prefix = 0;
@@ -148,11 +148,11 @@ static void what(struct fleet *f, const struct host *h, const struct host *of, u
 void traffic_pull(struct fleet *f, struct host *h)
 {
 	uint32_t c, prefix;
-	int to = whom(f, h);
+	int to = traffic_whom(f, h);
 
 	if (to < 0)
 		return;
-	what(f, h, &f->host[to], &c, &prefix);
+	traffic_what(f, h, &f->host[to], &c, &prefix);
 	traffic_pull_from(f, h, (uint32_t)to, c, prefix);
 }
 
@@ -161,7 +161,7 @@ void traffic_say(struct fleet *f, struct host *h, struct job *j, uint32_t to, co
 {
 	*j = (struct job){ .says_bytes = bytes };
 	memcpy(j->says, m, bytes);
-	job_begin(f, h, j, to, SECOND);
+	traffic_job(f, h, j, to, SECOND);
 }
 
 void traffic_pull_from(struct fleet *f, struct host *h, uint32_t to, uint32_t c, uint32_t prefix)
@@ -177,7 +177,7 @@ void traffic_pull_from(struct fleet *f, struct host *h, uint32_t to, uint32_t c,
 			   .era = h->era[c] };
 	f->result->pulls++;
 	most = fleet_chance(f, 200000) ? 5000 : 900;
-	job_begin(f, h, j, to, ((f->quiet ? 1000 : 50) + fleet_below(f, most)) * MS);
+	traffic_job(f, h, j, to, ((f->quiet ? 1000 : 50) + fleet_below(f, most)) * MS);
 }
 
 void traffic_looks(struct fleet *f, struct host *h)
@@ -190,14 +190,16 @@ void traffic_looks(struct fleet *f, struct host *h)
 			continue;
 		*j = (struct job){ .look = true };
 		h->failed[i] = true; /* until it is met */
-		job_begin(f, h, j, i, SECOND);
+		traffic_job(f, h, j, i, SECOND);
 	}
 }
 
 void traffic_late(struct fleet *f, struct event *e)
 {
+	struct host *h = &f->host[e->host];
+
 	if (e->job->busy && e->job->id == e->call)
-		job_end(f, &f->host[e->host], e->job, -ETIMEDOUT);
+		traffic_job_end(f, h, e->job, keep_idle(h, e->job) ? 0 : -ETIMEDOUT);
 }
 
 static void ask(struct fleet *f, struct host *h, struct job *j, struct part *part)
@@ -229,7 +231,7 @@ static void ask_more(struct fleet *f, struct host *h, struct job *j)
 		under_way |= j->part[i].pull.state != PULL_FREE;
 	}
 	if (!under_way)
-		job_end(f, h, j, 0);
+		traffic_job_end(f, h, j, 0);
 }
 
 static void end_at(struct job *j, struct part *part, uint32_t block)
@@ -363,9 +365,11 @@ static int greeted(struct fleet *f, struct host *h, struct job *j, const struct 
 		     (unsigned long long)m->incarnation, j->link->to, (unsigned long long)known);
 	h->failed[j->link->to] = false;
 	if (j->look)
-		job_end(f, h, j, 0);
+		traffic_job_end(f, h, j, 0);
+	else if (j == &h->picking.job)
+		keep_greeted(f, h);
 	else if (j->says_bytes)
-		say_word(f, j->link, j->says, j->says_bytes, false);
+		traffic_word(f, j->link, j->says, j->says_bytes, false);
 	else
 		ask_more(f, h, j);
 	return 0;
@@ -379,10 +383,12 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 
 	if (type == NET_HELLO)
 		return j->link->welcome ? -EPROTO : greeted(f, h, j, &p->m.hello);
+	if (j == &h->picking.job)
+		return keep_take(f, h, p);
 	if (j->says_bytes) {
 		if (type != NET_HELD && type != NET_TAKEN)
 			return -EPROTO;
-		job_end(f, h, j, 0);
+		traffic_job_end(f, h, j, 0);
 		if (type == NET_HELD)
 			homes_replied(f, h, j, (const void *)p->m.byte);
 		return 0;
@@ -405,7 +411,7 @@ static int take(struct fleet *f, struct host *h, struct job *j, const struct pac
 	} else if (type == NET_AT) {
 		rc = pool_told_of(f, h, j->link, &part->pull, p);
 		if (rc == -ESTALE) { /* by what we know it is not the peer's place */
-			job_end(f, h, j, 0);
+			traffic_job_end(f, h, j, 0);
 			return 0;
 		}
 		if (rc == 0)
@@ -441,11 +447,12 @@ static void to_requester(struct fleet *f, struct host *h, struct link *l, const 
 		keep(l, p);
 		return;
 	}
-	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 2; i++) {
+	for (uint32_t i = 0; i < JOBS + 2 * HOSTS_MAX + 3; i++) {
 		struct job *j = i < JOBS + HOSTS_MAX	 ? &h->job[i] :
 				i < JOBS + 2 * HOSTS_MAX ? &h->tells[i - JOBS - HOSTS_MAX] :
 				i == JOBS + 2 * HOSTS_MAX ? &h->finds :
-							    &h->offers;
+				i == JOBS + 2 * HOSTS_MAX + 1 ? &h->offers :
+								&h->picking.job;
 		bool hello = p->m.header.type == NET_HELLO;
 		int rc;
 
@@ -454,7 +461,7 @@ static void to_requester(struct fleet *f, struct host *h, struct link *l, const 
 		rc = take(f, h, j, p);
 		l->welcome |= hello;
 		if (rc)
-			job_end(f, h, j, rc);
+			traffic_job_end(f, h, j, rc);
 		return;
 	}
 }
@@ -477,7 +484,7 @@ static void go_on(struct fleet *f, struct host *h, struct link *l, const struct 
 void traffic_read(struct fleet *f, struct host *h, struct link *l, const struct net_word *said,
 		  const struct packet *p)
 {
-	say_word(f, l, said, sizeof(*said), false);
+	traffic_word(f, l, said, sizeof(*said), false);
 	go_on(f, h, l, p);
 }
 
@@ -505,7 +512,7 @@ void traffic_loaded(struct fleet *f, struct host *h, struct link *l, const struc
 		    pull->id != p->m.pages.id)
 			continue;
 		pull_copied(pull, &copied);
-		say_word(f, l, &copied, sizeof(copied), false);
+		traffic_word(f, l, &copied, sizeof(copied), false);
 	}
 	go_on(f, h, l, p);
 }
@@ -541,7 +548,7 @@ static void grant(struct fleet *f, struct host *h, struct link *l, const struct 
 		s->slot[i] = h->store.block[c][first + i].slot;
 	}
 	serve_grant(&s->serve, m, &fleet_shape, &out, fleet_clock(f, h));
-	say_word(f, l, &out, sizeof(out), true);
+	traffic_word(f, l, &out, sizeof(out), true);
 	if (s->serve.state == SERVE_FREE)
 		return;
 	e = fleet_after(f, fleet_below(f, f->faults.work_us) * US, EV_SEND, h);
@@ -649,7 +656,7 @@ void traffic_last_word(struct fleet *f, struct host *h, struct link *l, struct s
 		serve_end(&s->serve, -ENODATA, &word);
 	else
 		serve_whole(&s->serve, intact, &word, fleet_clock(f, h));
-	say_word(f, l, &word, sizeof(word), true);
+	traffic_word(f, l, &word, sizeof(word), true);
 	rdma_grant_over(f, h, l);
 }
 
@@ -692,11 +699,13 @@ static void to_holder(struct fleet *f, struct host *h, struct link *l, const str
 		if (peer_of(h, l->from))
 			say_hello(f, l, h, true);
 		else
-			say_word(f, l, &away, sizeof(away), true);
+			traffic_word(f, l, &away, sizeof(away), true);
 	} else if (!peer_of(h, l->from)) {
 		return;
 	} else if (p->m.header.type == NET_ASK) {
 		grant(f, h, l, p);
+	} else if (p->m.header.type == NET_KEEP || p->m.header.type == NET_PICK) {
+		keep_asked(f, h, l, p);
 	} else if (p->m.header.type == NET_COPIED) {
 		copied(f, h, l, &p->m.word);
 	} else if (p->m.header.type == NET_READ) {

@@ -20,11 +20,21 @@ struct packet {
 		struct net_at at; /* with its pages, which are for the judge alone */
 		struct net_places places; /* likewise */
 		struct net_word word;
+		struct net_pick pick;
+		struct net_picked picked;
 		uint8_t byte[1024];
 	} m;
 };
 
 /* traffic.c */
+/* A connection, and its HELLO, for so long: its clock's. It is over: an error is the peer's. */
+void traffic_job(struct fleet *f, struct host *h, struct job *j, uint32_t to, uint64_t wait);
+void traffic_job_end(struct fleet *f, struct host *h, struct job *j, int error);
+/* One of those that may be asked; -1: there is none. Mostly of what it has more than we have. */
+int traffic_whom(struct fleet *f, struct host *h);
+void traffic_what(struct fleet *f, const struct host *h, const struct host *of, uint32_t *c,
+		  uint32_t *prefix);
+void traffic_word(struct fleet *f, struct link *l, const void *m, uint32_t bytes, bool back);
 void traffic_transmit(struct fleet *f, struct link *l, struct packet *p);
 /* A frame went: the next one, or the last word. */
 void traffic_sent(struct fleet *f, struct host *h, struct link *l, uint32_t serving);
@@ -49,6 +59,12 @@ void rdma_read(struct fleet *f, struct host *h, struct link *l, const struct net
 void rdma_grant_over(struct fleet *f, struct host *h, struct link *l);
 int rdma_told_of(struct fleet *f, struct host *h, struct link *l, const struct job *j,
 		 const struct pull *pull, const struct packet *p);
+
+/* keep.c: who picks was met; its next message; does it wait for nothing? A KEEP or a PICK. */
+void keep_greeted(struct fleet *f, struct host *h);
+int keep_take(struct fleet *f, struct host *h, const struct packet *p);
+bool keep_idle(const struct host *h, const struct job *j);
+void keep_asked(struct fleet *f, struct host *h, struct link *l, const struct packet *p);
 
 /* pool.c: does the frame go by the pool? And what a requester was told of. */
 bool pool_frame_begins(struct fleet *f, struct host *h, struct link *l, uint32_t serving,
