@@ -5,6 +5,17 @@
 setup-peers: ## install what `make bench ONLY=peers` measures beside tier; starts no service
 	@O=$(O) bench/peers/setup
 
+# What tierbench measures, and behind it turns-lmcache, which needs the engines' environment.
+BENCH_TIER = $(filter-out turns-lmcache,$(ONLY))
+BENCH_LMCACHE = $(if $(FULL),$(if $(ONLY),$(filter turns-lmcache,$(ONLY)),turns-lmcache))
+bench_run = $(if $(BENCH_LMCACHE)$(BENCH_TIER),,$(if $(ONLY),$(error turns-lmcache is FULL=1's)))\
+	$(if $(ONLY),$(if $(BENCH_TIER),$(bench_tier),:),$(bench_tier)) \
+	$(if $(BENCH_LMCACHE),&& $(bench_lmcache))
+bench_tier = $(O)/plain/tierbench $(if $(FULL),,--quick --light --rounds 7) --json $1 $(BENCH_TIER)
+# 1: a figure is short; 77: it said why it cannot run here.
+bench_lmcache = { $(call engines_with,full) bench/engines/turns --json $1; rc=$$?; \
+	[ $$rc = 0 ] || [ $$rc = 1 ] || [ $$rc = 77 ]; }
+
 # Several hosts on this one (bench/hosts).
 define hosts_variant
 $$(O)/$1/hosts-kv: $$(call objects,$1,bench/hosts/kv.c) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
