@@ -30,9 +30,11 @@ check: $(O)/$(VARIANT)/hosts-kv
 ROUNDS ?= 10
 .PHONY: hosts-demo hosts-test hosts-spread hosts-beside setup-hosts
 hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
-	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
-		$(O)/plain:tests/integration/hosts_faults.sh \
-		$(O)/plain:tests/integration/hosts_cut.sh
+	@rm -f $(O)/hosts-test.txt
+	@ROUNDS=$(ROUNDS) STOP=60 FIGURES=$(O)/hosts-test.txt $(RUN) --timeout 3000 --jobs 1 \
+		$(patsubst %,$(O)/plain:tests/integration/%.sh, \
+			hosts_faults hosts_cut hosts hosts_homes); rc=$$?; \
+	cat $(O)/hosts-test.txt; exit $$rc
 
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain
