@@ -19,7 +19,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
-#define SPARES_NS (1000 * MS)         /* between looks at empty slabs */
+#define SPARES_NS (10000 * MS)        /* between looks at empty slabs */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 
 /* ---- access logs -------------------------------------------------------------------------- */
