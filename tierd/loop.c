@@ -275,9 +275,11 @@ static void hand_over(struct shell *s)
 
 /* ---- turns --------------------------------------------------------------------------------- */
 
-static void take_sources(struct shell *s)
+/* Returns whether there was anything. */
+static bool take_sources(struct shell *s)
 {
 	struct loop *l = &s->loop;
+	bool any = l->ready[LOOP_FRONT] || l->ready[LOOP_WORKERS] || l->ready[LOOP_SIGNAL];
 	uint64_t count;
 
 	if (l->ready[LOOP_FRONT])
@@ -288,6 +290,7 @@ static void take_sources(struct shell *s)
 	if (l->ready[LOOP_SIGNAL])
 		take_signal(s);
 	memset(l->ready, 0, sizeof(l->ready));
+	return any;
 }
 
 /* Returns true when the loop may sleep: nothing happened and nobody is about to ask. */
@@ -295,11 +298,13 @@ static bool turn(struct shell *s)
 {
 	struct loop *l = &s->loop;
 	struct turn *t = &l->turn;
-	uint64_t awake;
+	uint64_t now = t->clock_ns, awake, took; /* the last turn or sleep ended just now */
 	uint32_t hopeful, did;
-	uint64_t took;
+	bool woken;
 
-	*t = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
+	*t = (struct turn){ .core = s->core, .now_ns = now, .clock_ns = now };
+	if (l->tick_wanted || now - l->ticked_ns >= TICK_NS)
+		turn_tick_next(t);
 	s->obs.turns++;
 	s->dispatch.verify_bytes = 0;
 	front_tick(s->front, t);
@@ -307,20 +312,20 @@ static bool turn(struct shell *s)
 	holes_turn(s, t->now_ns);
 	exporter_turn(s, t->now_ns);
 	trace_turn(&s->trace, s->core, t->now_ns);
-	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
-		turn_tick(t);
 	if (t->now_ns - l->clock_ns >= NS_PER_S) {
 		l->clock_ns = t->now_ns;
 		turn_clock(t, time_wall_ms());
 	}
 	did = reap(s);
 	did += dispatch_landed(s);
-	take_sources(s);
+	woken = take_sources(s);
 	did += dispatch_jobs(s);
 	if (s->objects) {
 		objects_turn(s->objects, t->now_ns);
 		front_objects(s->front, t);
 	}
+	if (woken || did || s->objects || s->holes.looked_ns == now)
+		turn_mark(t); /* that may have taken long */
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
 	hopeful = front_poll(s->front, t, awake);
 	/* Nothing new begins. */
@@ -339,7 +344,8 @@ static bool turn(struct shell *s)
 	arm(l);
 	if (io_uring_sq_ready(&l->ring)) /* and what has completed meanwhile shows */
 		io_uring_submit_and_get_events(&l->ring);
-	took = time_now_ns() - t->now_ns;
+	turn_mark(t);
+	took = t->clock_ns - now;
 	if (t->event_ns_most > s->obs.event_ns_most)
 		s->obs.event_ns_most = t->event_ns_most;
 	s->obs.turn_ns_most = took > s->obs.turn_ns_most ? took : s->obs.turn_ns_most;
@@ -358,6 +364,7 @@ static bool sleep_for(struct shell *s, uint64_t ns)
 		return false;
 	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
 	worker_awake(s->workers);
+	turn_mark(&l->turn);
 	l->tick_wanted = true;
 	return true;
 }
@@ -408,7 +415,8 @@ int loop_run(struct shell *s)
 	struct loop *l = &s->loop;
 
 	l->fd[LOOP_FRONT] = front_fd(s->front);
-	l->busy_ns = time_now_ns();
+	turn_mark(&l->turn);
+	l->busy_ns = l->turn.clock_ns;
 	while (l->phase != LOOP_END) {
 		if (turn(s))
 			nap(s);

@@ -46,8 +46,10 @@ static inline void count_one(uint64_t *counter)
 static inline int find_target(const struct map *m, tier_block block, uint32_t page,
 			      struct target *out)
 {
-	if (unlikely(page >= m->pages_per_block))
-		return error_note(-EINVAL, "lease: the page number is not of this geometry");
+	if (unlikely(page >= m->pages_per_block)) {
+		error_note(-EINVAL, "lease: the page number is not of this geometry");
+		return -EINVAL; /* as the compiler can see: *out is not looked at */
+	}
 	if (unlikely(block.slot >= m->blocks_max))
 		return -ESTALE;
 	out->slot = block.slot;
@@ -175,8 +177,9 @@ static __attribute__((cold, noinline)) int refuse(struct tier_reader *r, int err
 	}
 }
 
-static inline int lease_target(struct tier_reader *r, const struct map *m,
-			       const struct target *at, uint32_t flags, struct tier_lease *lease)
+static __always_inline int lease_target(struct tier_reader *r, const struct map *m,
+					const struct target *at, uint32_t flags,
+					struct tier_lease *lease)
 {
 	struct attempt attempt;
 
@@ -220,8 +223,8 @@ static bool flags_known(uint32_t flags)
 
 #define LEASE_OVER 1 /* the lease's error is no answer, since the daemon hands over */
 
-static inline int lease_page(tier_reader *r, tier_context *c, const struct tier_page *page,
-			     uint32_t flags, struct tier_lease *lease)
+static __always_inline int lease_page(tier_reader *r, tier_context *c, tier_block block,
+				      uint32_t page, uint32_t flags, struct tier_lease *lease)
 {
 	const struct map *m;
 	struct target at;
@@ -234,26 +237,33 @@ static inline int lease_page(tier_reader *r, tier_context *c, const struct tier_
 		*lease = (struct tier_lease){ .error = rc };
 		return rc;
 	}
-	rc = find_target(m, page->block, page->page, &at);
+	rc = find_target(m, block, page, &at);
 	rc = likely(rc == 0) ? lease_target(r, m, &at, flags, lease) : refuse(r, rc, lease);
 	rc = unlikely(rc) && reader_is_over(r) ? LEASE_OVER : rc;
 	reader_leave(r);
 	return rc;
 }
 
+/* What the next daemon says; apart, so that what is hot is one function. */
+static __attribute__((cold, noinline)) int page_of_next(tier_reader *r, tier_context *c,
+							tier_block block, uint32_t page,
+							uint32_t flags, struct tier_lease *lease)
+{
+	int rc = reader_next(r) ? lease_page(r, c, block, page, flags, lease) : LEASE_OVER;
+
+	return rc == LEASE_OVER ? lease->error : rc;
+}
+
 int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
 		    uint32_t flags, struct tier_lease *lease)
 {
-	const struct tier_page at = { .block = block, .page = page };
-	int rc = lease_page(r, c, &at, flags, lease);
+	int rc = lease_page(r, c, block, page, flags, lease);
 
-	if (unlikely(rc == LEASE_OVER) && reader_next(r))
-		rc = lease_page(r, c, &at, flags, lease);
-	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
+	return likely(rc != LEASE_OVER) ? rc : page_of_next(r, c, block, page, flags, lease);
 }
 
-static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
-			    uint32_t flags, struct tier_lease *lease)
+static __always_inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key,
+				     uint32_t page, uint32_t flags, struct tier_lease *lease)
 {
 	struct index_found found;
 	const struct map *m;
@@ -280,14 +290,21 @@ static inline int lease_key(tier_reader *r, tier_context *c, const tier_key *key
 	return rc;
 }
 
+static __attribute__((cold, noinline)) int key_of_next(tier_reader *r, tier_context *c,
+						       const tier_key *key, uint32_t page,
+						       uint32_t flags, struct tier_lease *lease)
+{
+	int rc = reader_next(r) ? lease_key(r, c, key, page, flags, lease) : LEASE_OVER;
+
+	return rc == LEASE_OVER ? lease->error : rc;
+}
+
 int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
 		   uint32_t flags, struct tier_lease *lease)
 {
 	int rc = lease_key(r, c, key, page, flags, lease);
 
-	if (unlikely(rc == LEASE_OVER) && reader_next(r))
-		rc = lease_key(r, c, key, page, flags, lease);
-	return unlikely(rc == LEASE_OVER) ? lease->error : rc;
+	return likely(rc != LEASE_OVER) ? rc : key_of_next(r, c, key, page, flags, lease);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

@@ -103,11 +103,11 @@ static uint32_t take(struct front *f, struct turn *t, struct connection *s, uint
 		taken++;
 		sample_begin(f, s, &event.request.sqe, t->now_ns);
 		trace_note(f->config.obs->trace, (struct trace_record){
-			.now_ns = t->clock_ns ? t->clock_ns : t->now_ns, .kind = TRACE_REQUEST,
+			.now_ns = t->clock_ns, .kind = TRACE_REQUEST,
 			.phase = TRACE_BEGIN, .who = (uint16_t)s->id,
 			.id = event.request.sqe.user_data, .op = event.request.sqe.op,
 			.klass = event.request.sqe.klass });
-		turn_feed(t, &event);
+		turn_next(t, &event);
 	}
 	if (taken == 0)
 		return 0;

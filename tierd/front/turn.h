@@ -12,15 +12,21 @@
 struct turn {
 	struct core *core;
 	uint64_t now_ns;
-	uint64_t clock_ns; /* when the last event ended; 0 = there was none */
+	uint64_t clock_ns; /* the last look at the clock: now_ns, turn_mark, an event's end */
 	bool ticked;
 	uint32_t fed; /* events but the TICK: was anything going on? */
 	uint64_t event_ns_most; /* the longest of all */
 };
 
+/* Something that may take long came after the last event, and is none. */
+static inline void turn_mark(struct turn *t)
+{
+	t->clock_ns = time_now_ns();
+}
+
 static inline void turn_event(struct turn *t, const struct core_event *event)
 {
-	uint64_t begun = time_now_ns(), took;
+	uint64_t begun = t->clock_ns, took;
 
 	core_event(t->core, event);
 	t->clock_ns = time_now_ns();
@@ -28,8 +34,8 @@ static inline void turn_event(struct turn *t, const struct core_event *event)
 	t->event_ns_most = took > t->event_ns_most ? took : t->event_ns_most;
 }
 
-/* Tell the core the time, once a turn; also before its control functions are called. */
-static inline void turn_tick(struct turn *t)
+/* Tell the core the time, once a turn; right after the clock was looked at. */
+static inline void turn_tick_next(struct turn *t)
 {
 	struct core_event tick = { .kind = CORE_EV_TICK, .now_ns = t->now_ns };
 
@@ -37,6 +43,13 @@ static inline void turn_tick(struct turn *t)
 		return;
 	t->ticked = true;
 	turn_event(t, &tick);
+}
+
+/* The same at any time: before the core's control functions are called. */
+static inline void turn_tick(struct turn *t)
+{
+	turn_mark(t);
+	turn_tick_next(t);
 }
 
 /* And the wall clock: that it goes on is nothing going on. */
@@ -49,12 +62,20 @@ static inline void turn_clock(struct turn *t, uint64_t wall_ms)
 	turn_event(t, &clock);
 }
 
-static inline void turn_feed(struct turn *t, struct core_event *event)
+/* An event right after the clock was looked at, if the turn had its TICK. */
+static inline void turn_next(struct turn *t, struct core_event *event)
 {
-	turn_tick(t);
+	if (!t->ticked)
+		turn_tick(t);
 	event->now_ns = t->now_ns;
 	t->fed++;
 	turn_event(t, event);
+}
+
+static inline void turn_feed(struct turn *t, struct core_event *event)
+{
+	turn_mark(t);
+	turn_next(t, event);
 }
 
 #endif
