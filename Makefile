@@ -174,7 +174,7 @@ BENCH_JSON = $(or $(JSON),$(O)/bench/$(shell date +%Y-%m-%d-%H%M%S).json)
 bench: all-plain
 	@mkdir -p $(O)/bench
 	@before=$$(cat $(O)/bench/last 2>/dev/null); json='$(BENCH_JSON)'; \
-	$(O)/plain/tierbench $(if $(FULL),,--quick --light --rounds 7) --json "$$json" $(ONLY) && \
+	$(call bench_run,"$$json") && \
 	echo "$$json" >$(O)/bench/last && \
 	bench/page "$$json" -o $(O)/bench/page.html && echo "drawn: $(O)/bench/page.html" && \
 	if [ -f "$$before" ]; then echo "beside $$before:"; \

@@ -37,7 +37,7 @@ CC_plain    := $(CC)
 FLAGS_plain := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong  # what is installed
 # The core is many small functions, called for each block of each request: inlined and unrolled it
 # replays a trace a tenth faster, and compiles a sixth slower. The register of the frame pointer is
-# worth another tenth there; perf walks these stacks by --call-graph=dwarf.
+# worth 3 % of its instructions; perf walks these stacks by --call-graph=dwarf.
 FLAGS_core_plain := -O3 -fomit-frame-pointer
 
 # -g1: lines are what a sanitizer's report says; the rest of -g is a fifth of the compiler's time.

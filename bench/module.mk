@@ -5,6 +5,17 @@
 setup-peers: ## install what `make bench ONLY=peers` measures beside tier; starts no service
 	@O=$(O) bench/peers/setup
 
+# What tierbench measures, and behind it turns-lmcache, which needs the engines' environment.
+BENCH_TIER = $(filter-out turns-lmcache,$(ONLY))
+BENCH_LMCACHE = $(if $(FULL),$(if $(ONLY),$(filter turns-lmcache,$(ONLY)),turns-lmcache))
+bench_run = $(if $(BENCH_LMCACHE)$(BENCH_TIER),,$(if $(ONLY),$(error turns-lmcache is FULL=1's)))\
+	$(if $(ONLY),$(if $(BENCH_TIER),$(bench_tier),:),$(bench_tier)) \
+	$(if $(BENCH_LMCACHE),&& $(bench_lmcache))
+bench_tier = $(O)/plain/tierbench $(if $(FULL),,--quick --light --rounds 7) --json $1 $(BENCH_TIER)
+# 1: a figure is short; 77: it said why it cannot run here.
+bench_lmcache = { $(call engines_with,full) bench/engines/turns --json $1; rc=$$?; \
+	[ $$rc = 0 ] || [ $$rc = 1 ] || [ $$rc = 77 ]; }
+
 # Several hosts on this one (bench/hosts).
 define hosts_variant
 $$(O)/$1/hosts-kv: $$(call objects,$1,bench/hosts/kv.c) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
@@ -19,9 +30,11 @@ check: $(O)/$(VARIANT)/hosts-kv
 ROUNDS ?= 10
 .PHONY: hosts-demo hosts-test hosts-spread hosts-beside setup-hosts
 hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie or die, wires cut, ROUNDS=10 times
-	@ROUNDS=$(ROUNDS) STOP=60 $(RUN) --timeout 3000 \
-		$(O)/plain:tests/integration/hosts_faults.sh \
-		$(O)/plain:tests/integration/hosts_cut.sh
+	@rm -f $(O)/hosts-test.txt
+	@ROUNDS=$(ROUNDS) STOP=60 FIGURES=$(O)/hosts-test.txt $(RUN) --timeout 3000 --jobs 1 \
+		$(patsubst %,$(O)/plain:tests/integration/%.sh, \
+			hosts_faults hosts_cut hosts hosts_homes); rc=$$?; \
+	cat $(O)/hosts-test.txt; exit $$rc
 
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain

@@ -29,6 +29,7 @@ enum key_type {
 	KEY_BOOL,    /* bool */
 	KEY_SWITCH,  /* uint32_t, enum config_switch */
 	KEY_LEVEL,   /* uint32_t, enum log_level */
+	KEY_NODES,   /* uint64_t, a bit a node; "auto" = 0 */
 	KEY_TYPES,
 };
 
@@ -80,6 +81,8 @@ static const struct key keys[] = {
 	  "read from the store straight into HBM, beside copies from CXL, where its memory can" },
 	{ "cxl.backend", KEY_WORD, FIELD(cxl_backend), 0, CONFIG_WORD_BYTES, "auto",
 	  "what gives CXL its memory; auto = the best that is here; sim = a simulated device" },
+	{ "cxl.node", KEY_NODES, FIELD(cxl_node), 0, 64, "auto",
+	  "NUMA nodes that CXL's memory lies on: 2, 3; auto = one, without processors" },
 	{ "meta.memory", KEY_WORD, FIELD(meta_memory), 0, CONFIG_WORD_BYTES, "dram",
 	  "where cold tables of the daemon lie: dram; by memkind: capacity, dax-kmem" },
 	{ "nvme.backend", KEY_WORD, FIELD(nvme_backend), 0, CONFIG_WORD_BYTES, "auto",
@@ -174,6 +177,7 @@ static const char *const looks[KEY_TYPES] = {
 	[KEY_BOOL] = "write yes or no",
 	[KEY_SWITCH] = "write auto, on or off",
 	[KEY_LEVEL] = "write error, warn, info or debug",
+	[KEY_NODES] = "write auto, or NUMA nodes below 64, each once: 2, 3",
 };
 
 static int explain(char *why, size_t why_bytes, const char *format, ...)
@@ -302,6 +306,35 @@ static int put_level(const char *text, uint32_t *out)
 	return rc;
 }
 
+/* Numbers with commas between them. */
+static int put_nodes(const struct key *k, const char *text, uint64_t *out)
+{
+	uint64_t nodes = 0;
+
+	if (!strcmp(text, "auto")) {
+		*out = 0;
+		return 0;
+	}
+	for (const char *at = text;; at++) {
+		char digits[3] = "";
+		uint64_t node;
+
+		at += strspn(at, " \t");
+		snprintf(digits, sizeof(digits), "%.*s", (int)strspn(at, "0123456789"), at);
+		if (parse_digits(digits, 10, &node) || node >= k->max || nodes >> node & 1)
+			return -EINVAL;
+		nodes |= 1ull << node;
+		at += strlen(digits);
+		at += strspn(at, " \t");
+		if (!*at)
+			break;
+		if (*at != ',')
+			return -EINVAL;
+	}
+	*out = nodes;
+	return 0;
+}
+
 static int put_value(struct config *config, const struct key *k, const char *text)
 {
 	void *field = (char *)config + k->offset;
@@ -325,6 +358,8 @@ static int put_value(struct config *config, const struct key *k, const char *tex
 		return put_switch(text, field);
 	case KEY_LEVEL:
 		return put_level(text, field);
+	case KEY_NODES:
+		return put_nodes(k, text, field);
 	case KEY_TYPES:
 		break;
 	}
@@ -685,6 +720,11 @@ int config_check(const struct config *config, char *why, size_t why_bytes)
 	if (is_zero(&config->cxl_size))
 		return explain(why, why_bytes, "cxl.size = 0 cannot be used: puts land in CXL; "
 			       "give it memory or write auto");
+	if (config->cxl_node && strcmp(config->cxl_backend, "auto") &&
+	    strcmp(config->cxl_backend, "numa"))
+		return explain(why, why_bytes, "cxl.node names NUMA nodes, which cxl.backend = %s "
+			       "does not take; write cxl.backend = numa, or no cxl.node",
+			       config->cxl_backend);
 	if (config->nvme_segment % 4096 ||
 	    (config->nvme_segment && config->nvme_segment < SEGMENT_BYTES_MIN))
 		return explain(why, why_bytes, "nvme.segment = %llu cannot be used; write a "
@@ -719,6 +759,7 @@ static bool is_same(const struct key *k, const void *a, const void *b)
 	case KEY_SIZE:
 		return x->kind == y->kind && x->value == y->value;
 	case KEY_BYTES:
+	case KEY_NODES:
 	case KEY_NS:
 		return memcmp(a, b, sizeof(uint64_t)) == 0;
 	case KEY_BOOL:

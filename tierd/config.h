@@ -35,6 +35,7 @@ struct config {
 	struct units_size index_size; /* of the tables of contexts, beside the tiers */
 	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
 	char cxl_backend[CONFIG_WORD_BYTES];
+	uint64_t cxl_node; /* bit i: NUMA node i; 0 = the daemon looks for one */
 	char nvme_backend[CONFIG_WORD_BYTES];
 	char meta_memory[CONFIG_WORD_BYTES];
 	bool hbm_direct;

@@ -138,7 +138,7 @@ int memory_take(const struct memory *m, struct context_memory *made, uint32_t ti
 	rc = mem_map(&taken, fd, fresh->bytes);
 	if (rc)
 		return rc;
-	taken.node = fresh->node;
+	taken.nodes = fresh->nodes;
 	taken.owner = fresh->owner;
 	madvise(taken.addr, taken.bytes, MADV_HUGEPAGE);
 	mem_policy_first(&taken);

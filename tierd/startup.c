@@ -242,9 +242,10 @@ static int check_backend(struct shell *s, uint32_t tier, uint64_t bytes,
 	return check_fit(s, alone, &limit);
 }
 
-static int open_backend(struct shell *s, uint32_t tier, const struct mem_ops *ops, uint64_t bytes)
+static int open_backend(struct shell *s, uint32_t tier, const struct mem_ops *ops,
+			const struct backend_info *info, uint64_t bytes)
 {
-	int rc = ops->open(&ops, bytes);
+	int rc = ops->open(&ops, info, bytes);
 
 	if (rc)
 		log_error(&s->log, "the memory of a tier is not to be had", obs_tier_name[tier],
@@ -270,32 +271,45 @@ static int begin_simulated(struct shell *s, const char *backend)
 	return bounces_open(&s->dispatch.bounces);
 }
 
+/* why: of NUMA nodes that the configuration names; NULL = it names none. */
+static int no_memory(struct shell *s, uint32_t tier, const char *backend, const char *why)
+{
+	char text[CONFIG_PATH_BYTES + 64];
+
+	if (why) {
+		config_where(&s->config, "cxl.node", text, sizeof(text));
+		log_error(&s->log, "a NUMA node cannot be used", text,
+			  "name nodes that have memory: numactl --hardware lists them",
+			  "why=\"%s\"", why);
+	} else {
+		mem_backend_names(tier, text, sizeof(text));
+		log_error(&s->log, "no such memory here", obs_tier_name[tier],
+			  "name another backend in the configuration, or auto",
+			  "backend=%s known=\"%s\"", backend, text);
+	}
+	return -ENODEV;
+}
+
 static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
 			     const char *backend, uint64_t *of_host)
 {
 	struct backend_info info;
-	const struct mem_ops *ops = mem_backend(tier, backend, &info);
+	uint64_t nodes = tier == ABI_TIER_CXL ? s->config.cxl_node : 0;
+	const struct mem_ops *ops = mem_backend(tier, backend, nodes, &info);
 	uint64_t bytes;
 	int rc;
 
 	if (!ops && size->kind != UNITS_AUTO && size->value == 0)
 		return 0;
-	if (!ops) {
-		char names[64];
-
-		mem_backend_names(tier, names, sizeof(names));
-		log_error(&s->log, "no such memory here", obs_tier_name[tier],
-			  "name another backend in the configuration, or auto",
-			  "backend=%s known=\"%s\"", backend, names);
-		return -ENODEV;
-	}
+	if (!ops)
+		return no_memory(s, tier, backend, nodes ? info.detail : NULL);
 	bytes = units_resolve(size, info.device ? info.capacity_most : host_memory(),
 			      info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
 	if (bytes == 0)
 		return 0;
 	rc = check_backend(s, tier, bytes, &info);
 	if (rc == 0)
-		rc = open_backend(s, tier, ops, bytes);
+		rc = open_backend(s, tier, ops, &info, bytes);
 	if (rc)
 		return rc;
 	s->core_config.capacity[tier] = bytes;

@@ -15,6 +15,8 @@
  *   hosts-kv [--deadline MS] delete CONTEXT PROMPT BLOCKS  (on all hosts)
  *   hosts-kv [--from BLOCK] drop CONTEXT PROMPT BLOCKS  (on this one)
  *   hosts-kv [--deadline MS] demand CONTEXT PROMPT BLOCKS  (for so long, single pages from NVMe)
+ *   hosts-kv [--deadline MS] own CONTEXT PROMPT BLOCKS  (a durable put, and for so long pulls of
+ *            it: a line each, when in microseconds of the epoch, and how many nanoseconds it took)
  *
  * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
  * Exit status: 0 done, 1 wrong bytes, a refusal, or not what is expected, 2 usage.
@@ -113,13 +115,13 @@ static void fill(const struct kv *kv, uint8_t *to, uint32_t block)
 		}
 }
 
-static int put(struct kv *kv)
+static int put_with(struct kv *kv, uint32_t flags)
 {
 	uint8_t *bytes = calloc(1, tier_geometry_block_bytes(kv->g));
 	int64_t stored;
 
 	for (uint32_t i = kv->from; bytes && i < kv->blocks; i++) {
-		struct tier_put_options o = { .size = sizeof(o), .depth = i };
+		struct tier_put_options o = { .size = sizeof(o), .flags = flags, .depth = i };
 
 		o.parent = i ? &kv->key[i - 1] : NULL;
 		fill(kv, bytes, i);
@@ -133,6 +135,11 @@ static int put(struct kv *kv)
 	}
 	free(bytes);
 	return 0;
+}
+
+static int put(struct kv *kv)
+{
+	return put_with(kv, 0);
 }
 
 /* ---- read ---------------------------------------------------------------------------------- */
@@ -562,6 +569,45 @@ out:
 	return status;
 }
 
+/* ---- own ----------------------------------------------------------------------------------- */
+
+#define OWN_GAP_NS (10 * NS_PER_MS)
+
+/* What needs nobody else: asked of tierd-net, every byte compared behind the clock. */
+static int own_once(struct kv *kv)
+{
+	struct tier_hosts_options o = { .size = sizeof(o) };
+	struct tier_hosts came = { .size = sizeof(came) };
+	struct timespec when;
+	uint64_t begun_ns = time_now_ns();
+	int64_t usable;
+
+	clock_gettime(CLOCK_REALTIME, &when);
+	o.deadline_ns = begun_ns + NS_PER_S;
+	usable = tier_pull(kv->c, kv->key, kv->blocks, &o, &came);
+	begun_ns = time_now_ns() - begun_ns;
+	if (usable != kv->blocks || came.local != kv->blocks) {
+		fprintf(stderr, "hosts-kv: own: %" PRId64 " blocks, %u here: %s\n", usable,
+			came.local, usable < 0 ? tier_error_text() : "");
+		return 1;
+	}
+	printf("%lld%06ld %" PRIu64 "\n", (long long)when.tv_sec, when.tv_nsec / 1000, begun_ns);
+	return fflush(stdout) || compare(kv, kv->blocks) < 0;
+}
+
+static int own(struct kv *kv)
+{
+	const struct timespec nap = { .tv_nsec = OWN_GAP_NS };
+	uint64_t until_ns = time_now_ns() + kv->deadline_ms * NS_PER_MS;
+	int status = put_with(kv, TIER_PUT_DURABLE);
+
+	while (status == 0 && time_now_ns() < until_ns) {
+		status = own_once(kv);
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+	}
+	return status;
+}
+
 /* ---- command ------------------------------------------------------------------------------- */
 
 static int open_context(struct kv *kv, const char *name, const char *preset)
@@ -591,7 +637,7 @@ static int run(struct kv *kv, const char *command)
 	} commands[] = {
 		{ "put", put }, { "fetch", read_prompt }, { "delete", delete_prompt },
 		{ "drop", drop_prompt }, { "demand", demand }, { "prefetch", prefetch_prompt },
-		{ "stream", stream_prompt }, { "pages", pick_pages },
+		{ "stream", stream_prompt }, { "pages", pick_pages }, { "own", own },
 	};
 
 	for (uint32_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -643,7 +689,7 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 4) {
 		fputs("usage: hosts-kv [OPTION...] put|read|fetch|stream|pages|prefetch|delete|"
-		      "drop|demand CONTEXT PROMPT BLOCKS\n",
+		      "drop|demand|own CONTEXT PROMPT BLOCKS\n",
 		      stderr);
 		return 2;
 	}

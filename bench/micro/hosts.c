@@ -2,8 +2,9 @@
 /*
  * A prefix that another host holds, brought here by tier_pull, over bare TCP and TLS: two hosts on
  * this one, joined by its loopback. Beside it in turns: a bare socket with a checksum, the same
- * through OpenSSL, and Redis through a UNIX socket, which it is allowed although a UNIX socket
- * reaches no other host. Ours ends with blocks that tierd has, verified; theirs in a buffer.
+ * through OpenSSL, Redis through a UNIX socket, which it is allowed although a UNIX socket reaches
+ * no other host, and Mooncake Store by TCP. Ours ends with blocks that tierd has, verified; theirs
+ * in a buffer.
  *
  * Also: what it costs to find out that computing would have been faster.
  */
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 
 #define BLOCKS 16u /* of 1 MiB */
 #define SAMPLES 8u
+#define MEMORY_BYTES (32u << 20)
 #define MEET_NS (30 * NS_PER_S)
 #define DEADLINE_NS (20 * NS_PER_S)
 #define CONTEXT "hosts"
@@ -30,7 +33,8 @@
 static const uint32_t sizes[] = { 1, 16 }; /* MiB */
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-enum way { BARE, BARE_TLS, OURS, OURS_TLS, REDIS, WAYS };
+enum way { BARE, BARE_TLS, OURS, OURS_TLS, REDIS, MOONCAKE, WAYS };
+#define PEERS (WAYS - REDIS)
 
 /* Two hosts; B asks. */
 struct pair {
@@ -44,9 +48,11 @@ struct hosts {
 	char *dir;
 	struct hosts_wire wire;
 	struct pair pair[2]; /* bare, TLS */
-	struct peer redis;
-	bool has_redis;
-	uint8_t *memory;
+	struct peer peer[PEERS];
+	bool has[PEERS];
+	char peer_dir[PEERS][1024];
+	int memory_fd;
+	uint8_t *memory; /* that of children, too */
 	tier_key key[BLOCKS];
 	struct sample ms[SIZES][WAYS], first[SIZES], refused;
 };
@@ -146,21 +152,27 @@ static int make_certificates(struct hosts *h, char folder[1024])
 	return error ? bench_failed("certificates (is openssl there?)", error) : 0;
 }
 
-static int redis_start(struct hosts *h)
+/* A peer that is not there is said to be missing; one that does not work is an error. */
+static int peer_start(struct hosts *h, uint32_t i)
 {
-	int fd = memfd_create("hosts", 0);
+	static const struct peer_ops *const ops[PEERS] = { &peer_redis, &peer_mooncake_tcp };
+	struct peer *p = &h->peer[i];
+	int error;
 
-	h->redis = (struct peer){
-		.ops = &peer_redis,
-		.spec = { .bench = h->bench, .dir = h->dir, .block_bytes = HOSTS_FRAME,
-			  .blocks = BLOCKS, .memory_bytes = 256 << 20, .memory_fd = fd,
-			  .memory = h->memory, .memory_at_most = 32 << 20 },
+	snprintf(h->peer_dir[i], sizeof(h->peer_dir[i]), "%s/peer%u", h->dir, i);
+	*p = (struct peer){
+		.ops = ops[i],
+		.spec = { .bench = h->bench, .dir = h->peer_dir[i], .block_bytes = HOSTS_FRAME,
+			  .blocks = BLOCKS, .memory_bytes = 256 << 20, .memory_fd = h->memory_fd,
+			  .memory = h->memory, .memory_at_most = MEMORY_BYTES },
 	};
-	if (!process_there(peer_redis.needs))
+	if (mkdir(p->spec.dir, 0700))
+		return -errno;
+	error = peer_open(p);
+	h->has[i] = error == 0;
+	if (error == -ENOENT || error == -ECANCELED)
 		return 0;
-	h->has_redis = true;
-	return peer_redis.open(&h->redis) ? -EIO :
-	       peer_redis.put(&h->redis, 0, BLOCKS, h->memory);
+	return error ? error : p->ops->put(p, 0, BLOCKS, h->memory);
 }
 
 /* ---- one of each --------------------------------------------------------------------------- */
@@ -181,20 +193,36 @@ static int forget(struct hosts *h, struct pair *p)
 	return n < 0 ? (int)n : 0;
 }
 
+/* *took_ns: by its client's clock, where that is another process. */
+static int peer_get(struct hosts *h, uint32_t i, uint32_t mib, uint64_t *took_ns)
+{
+	struct peer *p = &h->peer[i];
+	int error = p->ops->get(p, 0, mib, h->memory);
+
+	*took_ns = p->took_ns;
+	p->took_ns = 0;
+	return error;
+}
+
+static bool is_there(const struct hosts *h, enum way way)
+{
+	return way < REDIS || h->has[way - REDIS];
+}
+
 static int one(struct hosts *h, enum way way, uint32_t mib, double *ms, double *first)
 {
 	struct tier_hosts came = { .size = sizeof(came) };
 	struct pair *p = &h->pair[way == OURS_TLS];
-	uint64_t from = time_now_ns();
+	uint64_t from = time_now_ns(), took_ns = 0;
 	int error;
 
 	if (way == BARE || way == BARE_TLS)
 		error = hosts_wire_get(&h->wire, way == BARE_TLS, h->memory, mib << 20);
-	else if (way == REDIS)
-		error = peer_redis.get(&h->redis, 0, mib, h->memory);
+	else if (way >= REDIS)
+		error = peer_get(h, way - REDIS, mib, &took_ns);
 	else
 		error = pull(h, p, mib, &came);
-	*ms = (double)(time_now_ns() - from) / NS_PER_MS;
+	*ms = (double)(took_ns ? took_ns : time_now_ns() - from) / NS_PER_MS;
 	if (!error && (way == OURS || way == OURS_TLS)) {
 		*first = (double)came.first_ns / (double)came.all_ns;
 		error = forget(h, p);
@@ -231,13 +259,13 @@ static int round_of(struct hosts *h, uint32_t size)
 		for (uint32_t k = 0; k < WAYS && !error; k++) {
 			enum way way = (k + i) % WAYS;
 
-			if (way != REDIS || h->has_redis)
+			if (is_there(h, way))
 				error = one(h, way, sizes[size], &ms[way][i], &first[i]);
 			if (error)
 				fprintf(stderr, "way %u: %s\n", way, tier_error_text());
 		}
 	for (uint32_t way = 0; way < WAYS && !error; way++)
-		if (way != REDIS || h->has_redis)
+		if (is_there(h, way))
 			sample_add(&h->ms[size][way], sample_quantile(ms[way], SAMPLES, 0.5));
 	if (error)
 		return error;
@@ -254,16 +282,16 @@ static int judge(struct hosts *h, uint32_t size, enum way ours, enum way peer, d
 {
 	static const char *const name[] = { "a bare socket with CRC32C",
 					    "the same through OpenSSL", "bare TCP", "TLS",
-					    "Redis" };
+					    "Redis", "Mooncake" };
 	char figure[BENCH_TEXT];
-	const char *against = peer == REDIS ? h->redis.label : name[peer];
+	const char *against = peer < REDIS || !is_there(h, peer) ? name[peer] :
+							      h->peer[peer - REDIS].label;
 	struct bench_figure f = { "hosts", figure, "ms", against,
 				  { BENCH_RATIO_AT_MOST, 1 / rate } };
 
 	snprintf(figure, sizeof(figure), "%u MiB from another host, %s", sizes[size], name[ours]);
-	if (peer == REDIS && !h->has_redis)
-		return bench_judge_missing(h->bench->results, &f,
-					   "no redis-server: make setup-peers");
+	if (!is_there(h, peer))
+		return bench_judge_missing(h->bench->results, &f, "not here: make setup-peers");
 	return bench_judge(h->bench->results, &f, &h->ms[size][ours], &h->ms[size][peer]);
 }
 
@@ -281,8 +309,8 @@ static int judge_all(struct hosts *h)
 		error = judge(h, i, OURS, BARE, 0.85);
 		if (!error)
 			error = judge(h, i, OURS_TLS, BARE_TLS, 0.85);
-		if (!error)
-			error = judge(h, i, OURS, REDIS, sizes[i] > 1 ? 1.3 : 1.0);
+		for (enum way peer = REDIS; peer < WAYS && !error; peer++)
+			error = judge(h, i, OURS, peer, sizes[i] > 1 ? 1.3 : 1.0);
 	}
 	if (!error)
 		error = bench_judge(h->bench->results, &first, &h->first[SIZES - 1], &none);
@@ -310,7 +338,7 @@ int bench_hosts(struct bench *b)
 		return error;
 	}
 	h->bench = b;
-	h->memory = calloc(1, 32 << 20);
+	h->memory = peer_memory(&h->memory_fd, MEMORY_BYTES);
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		pool_key(&h->key[i], i);
 	error = h->memory ? make_certificates(h, folder) : -ENOMEM;
@@ -318,17 +346,20 @@ int bench_hosts(struct bench *b)
 		error = hosts_wire_open(&h->wire, folder);
 	for (int i = 0; i < 2 && !error; i++)
 		error = pair_open(h, &h->pair[i], i);
-	if (!error)
-		error = redis_start(h);
+	for (uint32_t i = 0; i < PEERS && !error; i++)
+		error = peer_start(h, i);
 	if (!error)
 		error = measure(h);
-	if (h->has_redis)
-		peer_redis.close(&h->redis);
+	for (uint32_t i = 0; i < PEERS; i++)
+		if (h->peer[i].ops)
+			h->peer[i].ops->close(&h->peer[i]);
 	for (int i = 0; i < 2; i++)
 		pair_close(&h->pair[i]);
 	hosts_wire_close(&h->wire);
 	service_dir_remove(h->dir);
-	free(h->memory);
+	if (h->memory)
+		munmap(h->memory, MEMORY_BYTES);
+	close(h->memory_fd);
 	free(h);
 	return error;
 }

@@ -25,7 +25,7 @@
 #define LIST_MAX 256u /* and most pages of one */
 #define RANDOM_PAGES 32u
 #define STREAM_BLOCKS 16u
-#define ROUND_MS 1000u
+#define ROUND_MS 1000u /* half of both where it is quick */
 #define SWEEP_MS 400u
 #define WAIT_NS (30 * NS_PER_S)
 #define DAEMONS 3u
@@ -42,6 +42,7 @@ struct job {
 	uint32_t list;		   /* pages a request */
 	uint32_t ahead;		   /* requests kept under way */
 	uint32_t asked[AHEAD_MAX]; /* where in order a request begins, by its user_data */
+	uint32_t round_ms, sweep_ms;
 	uint64_t came, evicted;	   /* pages; of these, gone before they were leased */
 };
 
@@ -193,7 +194,7 @@ static int round_of(struct job *j, bool peers_first, struct series *s)
 	int error = peers_first ? peers(j, &fio, &uring) : 0;
 
 	if (!error)
-		error = run(j, ROUND_MS, &ours);
+		error = run(j, j->round_ms, &ours);
 	if (!error && !peers_first)
 		error = peers(j, &fio, &uring);
 	sample_add(&s->value, ours);
@@ -210,7 +211,7 @@ static int find_ahead(struct job *j)
 	int error = 0;
 
 	for (j->ahead = 1; j->ahead <= AHEAD_MAX && !error; j->ahead *= 2) {
-		error = run(j, SWEEP_MS, &rate);
+		error = run(j, j->sweep_ms, &rate);
 		if (rate <= most)
 			continue;
 		most = rate;
@@ -228,7 +229,7 @@ static int find_peers(struct job *j)
 	double best;
 	int error;
 
-	j->fio.ms = j->uring.ms = SWEEP_MS;
+	j->fio.ms = j->uring.ms = j->sweep_ms;
 	j->uring.random = j->random;
 	j->uring.block_bytes = j->random ? PAGE_BYTES : stream_blocks[2];
 	error = fio_best(&j->fio, j->random ? random_blocks : stream_blocks, j->random ? 1 : 3,
@@ -236,7 +237,7 @@ static int find_peers(struct job *j)
 	if (error)
 		return bench_failed("fio", error);
 	error = uring_best(&j->uring);
-	j->fio.ms = j->uring.ms = ROUND_MS;
+	j->fio.ms = j->uring.ms = j->round_ms;
 	return error ? bench_failed("io_uring", error) : 0;
 }
 
@@ -294,7 +295,7 @@ static int measure(struct job *j, struct order *o, uint32_t rounds)
 	j->uring.block_bytes = o->uring_block_bytes;
 	j->uring.depth = o->uring_depth;
 	j->uring.random = o->random;
-	j->fio.ms = j->uring.ms = ROUND_MS;
+	j->fio.ms = j->uring.ms = j->round_ms;
 	for (uint32_t round = 0; round < rounds && !error; round++)
 		error = round_of(j, round & 1, &o->series);
 	if (j->evicted)
@@ -361,7 +362,8 @@ int bench_nvme(struct bench *b)
 	};
 	struct order order[ORDERS] = { { .name = "random 64 KiB pages", .random = true },
 				       { .name = "streaming, blocks in order" } };
-	struct job j = { .p = NULL };
+	struct job j = { .round_ms = b->quick ? ROUND_MS / 2 : ROUND_MS,
+			 .sweep_ms = b->quick ? SWEEP_MS / 2 : SWEEP_MS };
 	uint32_t left = b->rounds;
 	int error = 0;
 

@@ -39,7 +39,7 @@
 
 enum way { WAY_OFFLOAD, WAY_DEMAND, WAY_TIER, WAYS };
 
-/* The last one is left out at other speeds. */
+/* The last one is left out at other speeds, and of the quick form. */
 static const enum way way_order[WAYS] = { WAY_OFFLOAD, WAY_TIER, WAY_DEMAND };
 static const char *const way_name[WAYS] = { "offload", "demand", "tier" };
 
@@ -459,7 +459,8 @@ static void tell_round(const struct sweep *s, uint32_t ways, double device)
 static int at_speed(struct bench *b, double device, double recompute_ns)
 {
 	struct figures *f CLEANUP_FREE = calloc(1, sizeof(*f));
-	uint32_t ways = device > 0.99 && device < 1.01 ? WAYS : WAYS - 1;
+	bool once = device > 0.99 && device < 1.01;
+	uint32_t ways = once && !b->quick ? WAYS : WAYS - 1;
 	int error = f ? 0 : -ENOMEM;
 
 	for (uint32_t round = 0; round < b->rounds && !error; round++) {

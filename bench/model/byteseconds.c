@@ -159,19 +159,47 @@ static double ratio_of(const struct by_seed *with, const struct by_seed *all, do
 	return sample_quantile(ratio.value, ratio.count, quantile);
 }
 
+/* With which think times --quick has a row. */
+enum quick { NEVER, LOG_NORMAL, BOTH };
+
 /* The same users in a part of the memory. */
 struct small {
 	uint32_t part; /* one of so many */
 	enum talk_mode mode;
 	const char *policy;
 	double compute; /* of a layer, beside its transfer */
+	enum quick quick;
 };
 
-static int small_tier(struct bench *b, bool heavy, const struct small *s,
-		      const struct by_seed *all)
+/* What rows of the same memory and computing have beside them. */
+struct beside {
+	struct by_seed all, without, least;
+};
+
+static int beside_of(struct bench *b, bool heavy, const struct small *s, const struct small *last,
+		     struct beside *out)
 {
 	struct talk_spec spec = spec_of(b, heavy);
-	struct by_seed with, without, least;
+	bool same = last && last->compute >= s->compute && last->compute <= s->compute;
+	int err = same ? 0 : whole_tier(b, heavy, s->compute, &out->all);
+
+	if (err || (same && last->part == s->part && last->policy == s->policy))
+		return err;
+	spec.leave = false;
+	spec.layer_ns = layer_ns(s->compute);
+	spec.host.policy = s->policy;
+	spec.mode = TALK_DEMAND;
+	spec.host.cxl_bytes = 24 * GIB / s->part;
+	err = seeds_run(&spec, &out->without);
+	return err ? err : seeds_ideal(spec, &out->least);
+}
+
+static int small_tier(struct bench *b, bool heavy, const struct small *s,
+		      const struct beside *beside)
+{
+	struct talk_spec spec = spec_of(b, heavy);
+	const struct by_seed *all = &beside->all;
+	struct by_seed with;
 	char figure[BENCH_TEXT], against[BENCH_TEXT];
 	struct bench_figure f = { "byteseconds", figure, "ms", against,
 				  { BENCH_RATIO_AT_MOST, 1.05 } };
@@ -180,14 +208,9 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s,
 	spec.leave = false;
 	spec.layer_ns = layer_ns(s->compute);
 	spec.host.policy = s->policy;
-	spec.mode = TALK_DEMAND;
-	spec.host.cxl_bytes = 24 * GIB / s->part;
-	err = seeds_run(&spec, &without);
 	spec.mode = s->mode;
-	if (!err)
-		err = seeds_run(&spec, &with);
-	if (!err)
-		err = seeds_ideal(spec, &least);
+	spec.host.cxl_bytes = 24 * GIB / s->part;
+	err = seeds_run(&spec, &with);
 	if (err)
 		return err;
 	snprintf(figure, sizeof(figure),
@@ -200,34 +223,35 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s,
 	snprintf(against, sizeof(against),
 		 "all in CXL (worst seed %.3f; without sessions x %.2f; least unannounced x %.2f; "
 		 "device busy %.0f %%)",
-		 ratio_of(&with, all, 1), ratio_of(&without, all, 0.5),
-		 ratio_of(&least, all, 0.5), 100 * with.device_share);
+		 ratio_of(&with, all, 1), ratio_of(&beside->without, all, 0.5),
+		 ratio_of(&beside->least, all, 0.5), 100 * with.device_share);
 	return bench_judge(b->results, &f, &with.p95_ms, &all->p95_ms);
 }
 
 static int small_tiers(struct bench *b, bool heavy)
 {
 	static const struct small row[] = {
-		{ 4, TALK_CONVERSATIONS, "lru", LAYER_COMPUTE },
-		{ 4, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE },
-		{ 8, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE },
-		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(7) },
-		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(7) },
-		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(7) },
-		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(10) },
-		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(10) },
-		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(10) },
+		{ 4, TALK_CONVERSATIONS, "lru", LAYER_COMPUTE, NEVER },
+		{ 4, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE, LOG_NORMAL },
+		{ 8, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE, NEVER },
+		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(7), BOTH },
+		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(7), BOTH },
+		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(7), NEVER },
+		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(10), LOG_NORMAL },
+		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(10), NEVER },
+		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(10), NEVER },
 	};
-	struct by_seed all;
-	double compute = 0;
+	const struct small *last = NULL;
+	struct beside beside;
 	int err = 0;
 
 	for (uint32_t i = 0; i < sizeof(row) / sizeof(row[0]) && !err; i++) {
-		if (row[i].compute < compute || row[i].compute > compute)
-			err = whole_tier(b, heavy, row[i].compute, &all);
-		compute = row[i].compute;
+		if (b->quick && row[i].quick < (heavy ? BOTH : LOG_NORMAL))
+			continue;
+		err = beside_of(b, heavy, &row[i], last, &beside);
+		last = &row[i];
 		if (!err)
-			err = small_tier(b, heavy, &row[i], &all);
+			err = small_tier(b, heavy, &row[i], &beside);
 	}
 	return err;
 }

@@ -67,28 +67,56 @@ static void arrived(struct model *m, void *arg, const struct abi_cqe *cqe)
 	pull(s);
 }
 
-/* The next block that is missing, if any is. */
+static uint64_t link_ns(const struct sweep *s)
+{
+	return (uint64_t)((double)s->spec.recompute_ns * ITME_BOX / s->spec.speed);
+}
+
+/*
+ * The first block that is worth asking for: of who reads already one that is here before it is
+ * read; what computing does faster is not fetched.
+ */
+static uint32_t first_worth(const struct sweep *s)
+{
+	if (s->link.talk != s->talk)
+		return 0;
+	if (link_ns(s) >= s->spec.recompute_ns)
+		return s->link.end;
+	return s->block + 1 + (uint32_t)(link_ns(s) / copy_ns(s));
+}
+
+/* The next block that is missing, if any is: of who reads, then of who is next. */
 static void pull(struct sweep *s)
 {
 	struct abi_block_ref ref;
 
-	while (!s->link.busy && s->link.block < s->link.end) {
-		uint32_t n = number(s->link.talk, s->link.block++);
+	while (!s->link.busy && (s->link.block < s->link.end || s->link.next_end)) {
+		uint32_t from = first_worth(s), n;
 
+		s->link.block = s->link.block < from ? from : s->link.block;
+		if (s->link.block >= s->link.end) {
+			s->link.talk = (s->talk + 1) % ITME_TALKS;
+			s->link.block = 0;
+			s->link.end = s->link.next_end;
+			s->link.next_end = 0;
+			continue;
+		}
+		n = number(s->link.talk, s->link.block++);
 		if (model_block(s->m, n, &ref) && there(s, ref))
 			continue;
 		s->link.carried = n;
 		s->link.busy = true;
-		model_at(s->m, s->m->now_ns + (uint64_t)((double)s->spec.recompute_ns * ITME_BOX /
-							 s->spec.speed), arrived, s);
+		model_at(s->m, s->m->now_ns + link_ns(s), arrived, s);
 	}
 }
 
-static void pull_talk(struct sweep *s, uint32_t talk, uint32_t turn)
+/* What left since it was asked for the last time is asked for again. */
+static void pull_talks(struct sweep *s, uint32_t next_turn)
 {
-	s->link.talk = talk;
+	s->link.talk = s->talk;
 	s->link.block = 0;
-	s->link.end = (turn - 1) * ITME_NEW_BLOCKS;
+	s->link.end = (s->turn - 1) * ITME_NEW_BLOCKS;
+	s->link.next_end = (next_turn - 1) * ITME_NEW_BLOCKS;
 	pull(s);
 }
 
@@ -106,7 +134,7 @@ static void begin(struct sweep *s)
 	if (s->spec.tiered && turn <= ITME_TURNS)
 		prefetch(s, next, turn, s->m->now_ns + prefix * copy_ns(s) + work_ns(s));
 	if (s->spec.box && turn <= ITME_TURNS)
-		pull_talk(s, next, turn);
+		pull_talks(s, turn);
 	restore(s->m, s, NULL);
 }
 

@@ -9,7 +9,8 @@
  * one that is not is recomputed: a late block is an answer), do the turn's own work, put its new
  * blocks. tier knows who comes next: the engine prefetches the next conversation's prefix, with the
  * time of its turn as deadline. With a box it begins to pull what is missing of it, a block after
- * the other, until its turn begins; what has not come by then is recomputed.
+ * the other. When its turn begins it asks once more, for what has left since and can be here before
+ * it is read, unless computing is faster; what has not come when it is read is recomputed.
  */
 #ifndef TIER_BENCH_MODEL_SWEEP_H
 #define TIER_BENCH_MODEL_SWEEP_H
@@ -34,7 +35,8 @@ struct sweep {
 	uint32_t talk, turn, block;
 	uint64_t turn_ns;
 	struct {
-		uint32_t talk, block, end; /* what is looked at next, of the one that comes */
+		uint32_t talk, block, end; /* what is looked at next */
+		uint32_t next_end;         /* and behind it, of the one that comes */
 		uint32_t carried;
 		bool busy;
 	} link; /* to the box: a block at a time */

@@ -17,12 +17,11 @@
 
 #include "bench/peers/peer.h"
 
-#define SET_BYTES (256u << 20)
 #define BLOCK_BYTES (1u << 20)
-#define BLOCKS (SET_BYTES / BLOCK_BYTES)
+#define BLOCKS 256u
+#define BLOCKS_QUICK 128u
 #define RUN_BLOCKS 8u
-#define RUNS (BLOCKS / RUN_BLOCKS)
-#define MIX 48u /* requests */
+#define MIX 48u /* requests, of 32 runs: in the quick form half of both */
 #define PEERS 4u
 
 enum figure { PUT, GET, MIXED, CPU, MEMORY, FIGURES };
@@ -40,14 +39,14 @@ struct kind {
 	const struct peer_ops *peers[PEERS]; /* the first is ours */
 	const struct figure_of *figures;
 	uint32_t figure_count;
-	uint64_t memory_bytes;
+	uint32_t memory_percent; /* of the set */
 	int (*measure)(struct contest *c, struct peer *p, struct sample *s);
 	const char *empty; /* why a figure of a peer may have no sample */
 };
 
 static const struct figure_of restart_figures[RESTART_FIGURES] = {
 	[FIRST] = { "first 8 MiB read after a restart", "ms", BENCH_RATIO_AT_MOST },
-	[ALL] = { "256 MiB read after a restart", "ms", BENCH_RATIO_AT_MOST },
+	[ALL] = { "read after a restart", "ms", BENCH_RATIO_AT_MOST }, /* of so many MiB */
 };
 
 static const struct figure_of flash_figures[FIGURES] = {
@@ -61,6 +60,8 @@ static const struct figure_of flash_figures[FIGURES] = {
 struct contest {
 	struct bench *bench;
 	const struct kind *kind;
+	uint32_t blocks, runs;
+	uint64_t bytes; /* the set's */
 	int memory_fd;
 	uint8_t *memory; /* the set, then what one request reads */
 	uint64_t random, gets, misses, moved;
@@ -93,7 +94,7 @@ static uint64_t memory_of(const struct peer *p)
 /* The clock is of the call alone. A run of which a block is lost moves nothing. */
 static int get(struct contest *c, struct peer *p, uint32_t run, uint64_t *ns)
 {
-	uint8_t *to = c->memory + SET_BYTES;
+	uint8_t *to = c->memory + c->bytes;
 	uint64_t from;
 	int error;
 
@@ -125,8 +126,8 @@ static int mix(struct contest *c, struct peer *p, uint64_t *ns)
 {
 	int error = 0;
 
-	for (uint32_t i = 0; i < MIX && !error; i++) {
-		uint32_t run = bench_random_below(&c->random, RUNS);
+	for (uint32_t i = 0; i < MIX * c->blocks / BLOCKS && !error; i++) {
+		uint32_t run = bench_random_below(&c->random, c->runs);
 
 		if (bench_random_below(&c->random, 10) < 7) {
 			error = get(c, p, run, ns);
@@ -152,11 +153,11 @@ static int measure(struct contest *c, struct peer *p, struct sample *s)
 	uint64_t empty = memory_of(p), put_ns = 0, get_ns = 0, mix_ns = 0, cpu = 0, bytes;
 	int error = 0;
 
-	for (uint32_t run = 0; run < RUNS && !error; run++)
+	for (uint32_t run = 0; run < c->runs && !error; run++)
 		error = put(c, p, run, &put_ns);
 	took(c, &s[PUT], put_ns);
-	sample_add(&s[MEMORY], ((double)memory_of(p) - (double)empty) / SET_BYTES);
-	for (uint32_t run = 0; run < RUNS && !error; run++)
+	sample_add(&s[MEMORY], ((double)memory_of(p) - (double)empty) / (double)c->bytes);
+	for (uint32_t run = 0; run < c->runs && !error; run++)
 		error = get(c, p, run, &get_ns);
 	took(c, &s[GET], get_ns);
 	cpu = cpu_ns(p);
@@ -181,11 +182,11 @@ static int restart(struct peer *p, uint64_t *began_ns)
 /* Who comes back without a block has no figure. */
 static int measure_restart(struct contest *c, struct peer *p, struct sample *s)
 {
-	uint32_t first = bench_random_below(&c->random, RUNS);
+	uint32_t first = bench_random_below(&c->random, c->runs);
 	uint64_t began = 0, unused = 0;
 	int error = 0;
 
-	for (uint32_t run = 0; run < RUNS && !error; run++)
+	for (uint32_t run = 0; run < c->runs && !error; run++)
 		error = put(c, p, run, &unused);
 	if (!error)
 		error = restart(p, &began);
@@ -193,7 +194,7 @@ static int measure_restart(struct contest *c, struct peer *p, struct sample *s)
 		error = get(c, p, first, &unused);
 	if (!error && !c->misses)
 		sample_add(&s[FIRST], (double)(time_now_ns() - began) / NS_PER_MS);
-	for (uint32_t run = 0; run < RUNS && !error; run++)
+	for (uint32_t run = 0; run < c->runs && !error; run++)
 		if (run != first)
 			error = get(c, p, run, &unused);
 	if (!error && !c->misses)
@@ -206,7 +207,7 @@ static const struct kind flash = {
 	.peers = { &peer_tier, &peer_memcached, &peer_direct, &peer_lmcache_disk },
 	.figures = flash_figures,
 	.figure_count = FIGURES,
-	.memory_bytes = SET_BYTES / 2,
+	.memory_percent = 50,
 	.measure = measure,
 };
 
@@ -215,7 +216,7 @@ static const struct kind restarts = {
 	.peers = { &peer_tier, &peer_redis, &peer_memcached, &peer_lmcache_disk },
 	.figures = restart_figures,
 	.figure_count = RESTART_FIGURES,
-	.memory_bytes = 2 * SET_BYTES,
+	.memory_percent = 200,
 	.measure = measure_restart,
 	.empty = "it comes back empty",
 };
@@ -225,10 +226,11 @@ static int round_of(struct contest *c, uint32_t i)
 {
 	struct peer p = { .ops = c->kind->peers[i],
 			  .spec = { .bench = c->bench, .block_bytes = BLOCK_BYTES,
-				    .blocks = BLOCKS, .memory_bytes = c->kind->memory_bytes,
-				    .flash_bytes = 4ull * SET_BYTES, .memory_fd = c->memory_fd,
+				    .blocks = c->blocks,
+				    .memory_bytes = c->bytes * c->kind->memory_percent / 100,
+				    .flash_bytes = 4 * c->bytes, .memory_fd = c->memory_fd,
 				    .memory = c->memory,
-				    .memory_at_most = SET_BYTES + RUN_BLOCKS * BLOCK_BYTES } };
+				    .memory_at_most = c->bytes + RUN_BLOCKS * BLOCK_BYTES } };
 	char *dir;
 	int error;
 
@@ -259,10 +261,15 @@ static int judge_one(struct contest *c, uint32_t i, uint32_t f)
 {
 	const struct kind *k = c->kind;
 	const char *why = *c->why[i] ? c->why[i] : k->empty;
-	const struct bench_figure row = { k->workload, k->figures[f].name, k->figures[f].unit,
+	char name[BENCH_TEXT];
+	const struct bench_figure row = { k->workload, name, k->figures[f].unit,
 					  *c->label[i] ? c->label[i] : k->peers[i]->name,
 					  { k->figures[f].goal, 1 } };
 
+	if (k == &restarts && f == ALL)
+		snprintf(name, sizeof(name), "%u MiB %s", c->blocks, k->figures[f].name);
+	else
+		snprintf(name, sizeof(name), "%s", k->figures[f].name);
 	if (k == &flash && f == MEMORY && k->peers[i] == &peer_direct)
 		return 0; /* it holds none */
 	if (!c->sample[i][f].count)
@@ -290,7 +297,7 @@ static int run(struct contest *c)
 {
 	int error = 0;
 
-	peer_fill(c->memory, BLOCKS, BLOCK_BYTES);
+	peer_fill(c->memory, c->blocks, BLOCK_BYTES);
 	for (uint32_t round = 0; round < c->bench->rounds && !error; round++)
 		for (uint32_t k = 0; k < PEERS && !error; k++)
 			error = round_of(c, (k + round) % PEERS);
@@ -299,7 +306,8 @@ static int run(struct contest *c)
 
 static int contest(struct bench *b, const struct kind *kind)
 {
-	size_t bytes = SET_BYTES + RUN_BLOCKS * BLOCK_BYTES;
+	uint32_t blocks = b->quick ? BLOCKS_QUICK : BLOCKS;
+	size_t bytes = (size_t)(blocks + RUN_BLOCKS) * BLOCK_BYTES;
 	struct contest *c = calloc(1, sizeof(*c));
 	int error;
 
@@ -307,6 +315,9 @@ static int contest(struct bench *b, const struct kind *kind)
 		return -ENOMEM;
 	c->bench = b;
 	c->kind = kind;
+	c->blocks = blocks;
+	c->runs = blocks / RUN_BLOCKS;
+	c->bytes = (uint64_t)blocks * BLOCK_BYTES;
 	c->random = UINT64_C(0x9e3779b97f4a7c15);
 	c->memory = peer_memory(&c->memory_fd, bytes);
 	error = c->memory ? run(c) : -ENOMEM;

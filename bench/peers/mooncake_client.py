@@ -77,7 +77,9 @@ class Client:
 def start_master(args):
     ports = [free_port(), free_port()]
     master = f"{HOST}:{ports[0]}"
-    server = spawn([os.path.join(os.path.dirname(sys.executable), "mooncake_master"),
+    # By this Python, not by the one that the script names: environments are moved.
+    server = spawn([sys.executable,
+                    os.path.join(os.path.dirname(sys.executable), "mooncake_master"),
                     "--rpc_address", HOST, "--rpc_port", str(ports[0]), "--metrics_host", HOST,
                     "--metrics_port", str(ports[1])], open(args.log, "ab"))
     tell_address(args, master, server.pid)

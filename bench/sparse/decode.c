@@ -176,14 +176,26 @@ static int surprise(struct decode *d, uint32_t missing)
 	return 0;
 }
 
+static void name_chosen(struct decode *d, uint32_t step, uint32_t layer)
+{
+	for (uint32_t group = 0; group < DECODE_GROUPS; group++)
+		name_pages(d, select_at(d->trace, step, d->reader, layer, group), layer, group);
+}
+
+void decode_compare(struct decode *d, uint32_t step, uint32_t layer)
+{
+	name_chosen(d, step, layer);
+	for (uint32_t group = 0; group < DECODE_GROUPS; group++)
+		compare_group(d, step, layer, group);
+}
+
 static int decode_layer(struct decode *d, uint32_t step, uint32_t layer)
 {
 	uint64_t until_ns = time_now_ns() + d->layer_ns;
 	uint32_t missing;
 	int error;
 
-	for (uint32_t group = 0; group < DECODE_GROUPS; group++)
-		name_pages(d, select_at(d->trace, step, d->reader, layer, group), layer, group);
+	name_chosen(d, step, layer);
 	error = not_there(d, true, &missing);
 	if (!error && missing) {
 		uint64_t from = time_now_ns();

@@ -53,6 +53,9 @@ extern const char *const decode_look_name[DECODE_LOOKS];
 /* Bytes of a page, for pool_spec.fill. */
 void decode_fill_page(void *to, uint32_t block, uint32_t page);
 
+/* The outputs of a layer, from its chosen pages in d->lease: counts them. */
+void decode_compare(struct decode *d, uint32_t step, uint32_t layer);
+
 /* Steps from ... to - 1 of the trace. Errors: the library's; said. */
 int decode_steps(struct decode *d, uint32_t from, uint32_t to);
 

@@ -14,6 +14,7 @@
 #include "bench/sparse/cache.h"
 #include "bench/sparse/decode.h"
 #include "bench/sparse/sparse.h"
+#include "bench/sparse/whole.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 
@@ -37,6 +38,7 @@ struct job {
 	struct pool pool;
 	struct decode *decode;
 	uint64_t layer_ns;
+	double whole_bytes; /* read a token, if the whole context comes back for each */
 	uint32_t step; /* of the trace, next: none is seen twice */
 };
 
@@ -185,8 +187,6 @@ static int run_bytes(struct job *j)
 	char figure[BENCH_TEXT];
 	const struct bench_figure row = { WORKLOAD, figure, "MiB/token", "whole context, layerwise",
 					  { BENCH_RATIO_AT_MOST, 1.0 / 3 } };
-	double whole = (double)j->pool.spec.blocks * DECODE_PAGES * DECODE_PAGE_BYTES *
-		       (100 - SPARSE_CXL_PERCENT) / 100; /* what memory has room for is there */
 	uint64_t before, after;
 	int error = service_metric(j->pool.t, "read_bytes", &before);
 
@@ -199,7 +199,52 @@ static int run_bytes(struct job *j)
 	return error ? error
 		     : bench_judge_exact(j->bench->results, &row,
 					 (double)(after - before) / (2 * ROUND_STEPS) / 1048576,
-					 whole / 1048576);
+					 j->whole_bytes / 1048576);
+}
+
+/* Tokens for which the whole context comes back: the first one finds what was put last. */
+static int run_way(struct job *j, enum whole_way way, uint32_t step)
+{
+	static const char *const name[WHOLE_WAYS] = { "whole context before a step",
+						      "whole context, layer by layer" };
+	struct decode *d = j->decode;
+	char figure[BENCH_TEXT];
+	const struct bench_figure row = { WORKLOAD, figure, "outputs", "computed",
+					  { BENCH_RATIO_AT_LEAST, 1 } };
+	uint64_t before, after, from = time_now_ns();
+	int error = service_metric(j->pool.t, "read_bytes", &before);
+
+	d->outputs = d->wrong = 0;
+	if (!error)
+		error = whole_step(d, step, way);
+	if (!error)
+		error = service_metric(j->pool.t, "read_bytes", &after);
+	if (error)
+		return error;
+	j->whole_bytes = (double)(after - before);
+	bench_note(j->bench->results, WORKLOAD, "%s: %.0f MiB a token from NVMe, %.0f ms",
+		   name[way], j->whole_bytes / 1048576, (double)(time_now_ns() - from) / 1e6);
+	snprintf(figure, sizeof(figure), "%s: equal bit for bit", name[way]);
+	return bench_judge_exact(j->bench->results, &row, (double)(d->outputs - d->wrong),
+				 (double)d->outputs);
+}
+
+static int run_whole(struct job *j)
+{
+	const struct select_spec spec = { .kind = SELECT_RETURNING, .blocks = j->pool.spec.blocks,
+					  .layers = DECODE_LAYERS, .groups = DECODE_GROUPS,
+					  .readers = 1, .seed = SEED, .steps = 1 + WHOLE_WAYS };
+	struct selection_trace t;
+	int error = select_make(&t, &spec);
+
+	if (error)
+		return error;
+	j->decode->trace = &t;
+	error = whole_step(j->decode, WHOLE_WAYS, WHOLE_LAYERWISE);
+	for (uint32_t way = 0; way < WHOLE_WAYS && !error; way++)
+		error = run_way(j, way, way);
+	select_free(&t);
+	return error;
 }
 
 static int run_bits(struct job *j)
@@ -355,9 +400,6 @@ static int run_kind(struct job *j, enum select_kind kind)
 {
 	int error = 0;
 
-	j->decode->pool = &j->pool;
-	j->decode->reader = 0;
-	j->decode->block_layers = DECODE_LAYERS;
 	for (uint32_t look = 0; look < DECODE_LOOKS && !error; look++)
 		error = run_look(j, kind, look);
 	return error;
@@ -390,7 +432,11 @@ int bench_sparse(struct bench *b)
 		error = pool_open(&j.pool, b, &spec);
 	if (error)
 		return error;
+	d->pool = &j.pool;
+	d->block_layers = DECODE_LAYERS;
 	error = measure_drive(&j);
+	if (!error)
+		error = run_whole(&j);
 	for (uint32_t kind = 0; kind < SELECT_KINDS && !error; kind++)
 		error = run_kind(&j, kind);
 	if (!error)

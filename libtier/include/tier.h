@@ -673,11 +673,11 @@ struct tier_stream_options {
 
 /*
  * Begin to bring blocks of a prefix (at most 8,192, in order) into a memory tier. options may be
- * NULL: every page, to TIER_CXL. A refusal by the daemon comes from tier_stream_wait. With
- * TIER_MODE_CACHE only the first blocks come that fit half of what the context may have there; the
- * stream then ends with TIER_MISSED. A stream that holds more than 3/4 of the stream pool ends with
- * TIER_LATE once another user has waited for 30 s. Errors: -EAGAIN 32 streams of this connection
- * are open, or the ring is full, -ENOTSUP older daemon, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
+ * NULL: every page, to TIER_CXL. tier_stream_wait tells refusals. TIER_MODE_CACHE: only the first
+ * blocks come that fit half of what the context may have; it ends with TIER_MISSED then. One with
+ * over 3/4 of the stream pool ends with TIER_LATE when another user waited for 30 s. Streams read
+ * in step each say window_bytes, or the first has all. Errors: -EAGAIN 32 of this connection are
+ * open, or the ring is full, -ENOTSUP older daemon, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
  */
 int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 		     const struct tier_stream_options *options, tier_stream **out);

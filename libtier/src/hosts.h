@@ -10,7 +10,7 @@
 #include "libtier/abi/net.h"
 #include "libtier/src/connection.h"
 
-#define HOSTS_GRACE_NS (20 * NS_PER_MS) /* for the answer that it is late */
+#define HOSTS_GRACE_NS (5 * NS_PER_MS) /* for the answer that it is late */
 
 /* What tierd-net says to an engine. */
 union hosts_answer {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bench/page: every figure and note of the recorded results is on the page, with the same verdict,
-# each drawn where its ratio lies, and the page is well formed; what it cannot read it says.
+# each drawn where its ratio lies, and the page is well formed; what it cannot read it says. Rows of
+# benchmarks in Python are judged and drawn as tierbench's are.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -74,6 +75,41 @@ text = "".join(page.text)
 assert all(note in text for note in notes)
 print(f"{len(page.rows)} figures, {len(notes)} notes")
 PY
+
+# A row of each verdict beside those of a file, twice: they are there once.
+cp "$work/curves.json" "$work/rows.json"
+for _ in 1 2; do
+	python3 - "$work/rows.json" <<'PY'
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.append("bench/engines")
+from rows import Rows
+
+rows, peer = Rows("turns-lmcache"), [10.0] * 7
+for figure, own in (("at once", [5, 6, 5, 6, 5, 6, 5]), ("later", [20, 21] * 3 + [20]),
+                    ("now and then", [5, 20] * 3 + [10]), ("few", [5] * 6)):
+    rows.judge(figure, "ms", "a peer", 0.737, own, peer[:len(own)])
+rows.curve(("turn", "ms"), "tier", [(1, 2.5), (2, 3.5)])
+rows.note("what it was")
+rows.add_to(sys.argv[1])
+PY
+done
+bench/page "$work/rows.json" -o "$work/page.html"
+python3 - "$work/page.html" <<'PY'
+import re
+import sys
+
+with open(sys.argv[1], encoding="utf-8") as f:
+    text = f.read()
+rows = re.findall(r"<tr><td>(.*?)</td>.*?<td class=(?:met|short|tell)>(.*?)</td>", text)
+assert rows == [("at once", "met"), ("later", "short"), ("now and then", "cannot tell"),
+                ("few", "cannot tell")], rows
+assert text.count("<title>tier: 1: 2.5, 2: 3.5</title>") == 1
+assert text.count("what it was") == 1 and text.count("p50 &amp; &lt;all&gt;: ") == 1
+PY
+bench/compare --all "$work/rows.json" "$work/rows.json" >"$work/out"
+grep -q "cannot tell.*turns-lmcache: later" "$work/out"
 
 echo '[{"figure": "alone"}]' >"$work/bad.json"
 for bad in "$work/bad.json" "$work/none.json"; do

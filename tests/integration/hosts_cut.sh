@@ -3,8 +3,9 @@
 # other way, both; one that loses packets; one of 10 Mbit/s; etcd cut off from one host, stopped,
 # compacted. Two network namespaces, a wire for the hosts and one to etcd, spoilt by tc alone.
 # Whatever happens, no wrong byte is served (R1), no call ends later than its deadline (R4), and two
-# lease times after healing what A has is a hit on B again. ROUNDS=n: all of it n times;
-# STOP=seconds: etcd stands still for so long (make hosts-test: 60).
+# lease times after healing what A has is a hit on B again. All the while B asks for what it has
+# itself, and nothing of that may be missed. ROUNDS=n: all of it n times; STOP=seconds: etcd stands
+# still for so long (make hosts-test: 60), and for so long before nothing is wrong, to compare with.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -78,6 +79,13 @@ done
 meet A B
 meet B A
 
+# What needs nobody else: a context of B's own, whose epoch nobody raises.
+kv B put own 0 0
+ctl B context share own >/dev/null
+kv B --deadline 3600000 own own 1 10 >"$LAB/own" 2>"$LAB/own.log" &
+own_pid=$!
+spoilt() { echo "${EPOCHREALTIME/./} $1" >>"$LAB/spoilt"; }
+
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 # A new prompt of A's is a hit on B within two lease times; how long it took is kept.
 hits_again() {
@@ -100,7 +108,23 @@ etcd_says() { # PATH JSON
 }
 revision() { etcd_says kv/range '{"key": "AA=="}' | grep -o '"revision": *"[0-9]*"' | tr -dc 0-9; }
 
+# New prompts of A's, all of them hits on B, for SECONDS.
+for_so_long() {
+	local until_ms=$(($(now_ms) + $1 * 1000))
+	while [ "$(now_ms)" -lt $until_ms ]; do
+		new_prompt
+		reads 50 5000
+		sleep 0.2
+	done
+}
+
 for ((round = 0; round < rounds; round++)); do
+	if [ "$stop" -ge 30 ]; then
+		mode=nothing-wrong
+		spoilt no
+		for_so_long "$stop"
+	fi
+	spoilt yes
 	for mode in from-A from-B both-ways; do
 		new_prompt
 		[ $mode = from-B ] || cut A wire
@@ -160,16 +184,14 @@ for ((round = 0; round < rounds; round++)); do
 	hits_again
 	mode=etcd-stands-still
 	kill -STOP $etcd_pid
-	until_ms=$(($(now_ms) + stop * 1000))
-	while [ "$(now_ms)" -lt $until_ms ]; do
-		new_prompt
-		reads 50 5000
-		sleep 0.2
-	done
+	for_so_long "$stop"
 	kill -CONT $etcd_pid
 	hits_again
 done
-python3 - "$calls" "$LAB/healed" "$late_max_ms" $lease_ms <<'PY'
+kill $own_pid 2>/dev/null || lab_fail "what B has itself was missed: $(cat "$LAB/own.log")"
+wait $own_pid || true
+python3 - "$calls" "$LAB/healed" "$late_max_ms" $lease_ms "$LAB/own" "$LAB/spoilt" <<'PY' |
+import bisect
 import json
 import sys
 
@@ -183,6 +205,29 @@ healed = sorted((int(ms), mode) for mode, ms in
 print(f"{len(late)} calls, 0 wrong bytes; past their deadline by {late[len(late) // 2][0]:.1f} ms "
       f"(p50), {late[int(len(late) * 0.999)][0]:.1f} ms (p99.9), {late[-1][0]:.1f} ms "
       f"({late[-1][1]}) at most; hits again after {healed[len(healed) // 2][0]} ms (p50), "
-      f"{healed[-1][0]} ms ({healed[-1][1]}) at most")
+      f"{healed[-1][0]} ms ({healed[-1][1]}) at most, in a lease of {sys.argv[4]} ms")
+hits = sum(mode == "etcd-stands-still" for _, mode in late)
+print(f"etcd stopped: {hits} prompts asked for, all of them hits")
+
+# What needs nobody else, while something is wrong and while nothing is.
+marks = [(int(at), word == "yes") for at, word in map(str.split, open(sys.argv[6]))]
+own = {False: [], True: []}
+for line in open(sys.argv[5]):
+    if line.endswith("\n"):
+        at, ns = map(int, line.split())
+        mark = bisect.bisect(marks, (at, True)) - 1
+        if mark >= 0:
+            own[marks[mark][1]].append(ns / 1e3)
+quantile = {}
+for wrong, us in own.items():
+    us.sort()
+    for q in (0.5, 0.99):
+        quantile[wrong, q] = us[int(len(us) * q)] if us else float("nan")
+    print(f"what needs nobody else, {'something' if wrong else 'nothing'} wrong: {len(us)} calls, "
+          f"{quantile[wrong, 0.5]:.0f} us (p50), {quantile[wrong, 0.99]:.0f} us (p99)")
+if own[False]:
+    print(*(f"p{100 * q:.0f} {quantile[True, q] / quantile[False, q]:.2f} times"
+            for q in (0.5, 0.99)), sep=", ")
 sys.exit(late[-1][0] > float(sys.argv[3]) or healed[-1][0] > 2 * int(sys.argv[4]))
 PY
+	tee -a "${FIGURES:-/dev/null}"

@@ -2,7 +2,7 @@
 # What a peer can do to the one that asks it: lie, fall silent, die. Whatever it does, no wrong byte
 # is served (R1: each byte read is compared), no call ends later than its deadline, the peer is
 # on probation (R4), and once it is honest again its blocks are hits. ROUNDS=n: all of it n times
-# (make hosts-test); figures of how late calls were at the end.
+# (make hosts-test); figures of how late calls were at the end, also to the file FIGURES.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -122,6 +122,13 @@ for ((round = 0; round < rounds; round++)); do
 	wait $client || lab_fail "$mode: wrong"
 	net_a
 	be_honest
+	mode=stop-holder
+	meet B A
+	new_prompt
+	stand_still "${net_pid[A]}"
+	reads 0 300
+	kill -CONT "${net_pid[A]}"
+	be_honest
 	mode=stop-holders-tierd
 	new_prompt
 	stand_still "${tierd_pid[A]}"
@@ -158,6 +165,13 @@ for ((round = 0; round < rounds; round++)); do
 	done
 	unset 'tierd_pid[C]' 'net_pid[C]'
 	echo honest >"$LAB/mode"
+	# The one that asks stands still: its engine's call ends all the same, without an answer.
+	mode=stop-requester
+	new_prompt
+	stand_still "${net_pid[B]}"
+	reads 0 300
+	kill -CONT "${net_pid[B]}"
+	be_honest
 	mode=kill-requester
 	new_prompt
 	kv B --deadline 1000 read kv $prompt 50 >/dev/null 2>&1 &
@@ -168,7 +182,7 @@ for ((round = 0; round < rounds; round++)); do
 	net_up B --no-tls --peer "A=127.0.0.1:$e"
 	be_honest
 done
-python3 - "$calls" "$late_max_ms" <<'PY'
+python3 - "$calls" "$late_max_ms" <<'PY' | tee -a "${FIGURES:-/dev/null}"
 import json
 import sys
 

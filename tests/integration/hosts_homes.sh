@@ -101,6 +101,14 @@ net C
 again() { [ "$(entries C)" -ge "$told" ]; }
 eventually 60 again || lab_fail "in its next life C was told $(entries C), not $told"
 for prompt in 2 3 4; do looks C $prompt 50 1 A; done
+# One that stands still is found out, and its successor told; what it knows is good when it goes on.
+stand_still "${net_pid[C]}"
+eventually 60 found || lab_fail 'a home stands still, and what it was told is found no more'
+kill -CONT "${net_pid[C]}"
+meet B C
+meet C B
+eventually 60 again || lab_fail "after it stood still C knows $(entries C), not $told"
+for prompt in 2 3 4; do looks C $prompt 50 1 A; done
 
 # Hosts that stand still are waited for side by side: looked at, and told. These answer only once
 # two of them were asked at the same time.

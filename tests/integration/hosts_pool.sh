@@ -131,8 +131,9 @@ wants 0 '"status": "ready"' kv B --json --expect 50 --deadline 20000 read kv $pr
 # The places come round: at once, and more in all than one extent has.
 readers=()
 for n in 10 11 12 13 14 15 16 17; do kv A put kv $n 50; done
+came() { kv B --expect 50 --deadline 3000 read kv "$1" 50 >"$LAB/$1.out" 2>&1; }
 for n in 10 11 12 13 14 15 16 17; do
-	kv B --expect 50 --deadline 3000 read kv $n 50 >"$LAB/$n.out" 2>&1 &
+	{ came $n || { meet B A && came $n; }; } & # a crowded machine answers late: once more
 	readers+=($!)
 done
 for reader in "${readers[@]}"; do wait "$reader" || lab_fail "$(cat "$LAB"/1?.out)"; done

@@ -30,9 +30,12 @@ EXTRA_TESTS += $(CRASH_TESTS)
 $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/integration/test_sparse_decode: \
 	$(call objects,$v,$(filter-out bench/tierbench.c,$(SRC_tierbench)) tierd/net/conn.c)))
 
-# 14,000 objects, more than descriptors are allowed; with the sanitizer 4,000, two lists.
-test-run: $(O)/plain/tests/integration/test_api_object_many
-EXTRA_TESTS += $(if $(HAVE_ASAN),$(O)/plain/tests/integration/test_api_object_many)
+# 14,000 objects, more than descriptors are allowed; with the sanitizer 4,000, two lists. 40 seeds
+# of crashes; with it 10.
+OBJECTS_PLAIN := $(O)/plain/tests/integration/test_api_object_many \
+                 $(O)/plain/tests/unit/test_object_crash
+test-run: $(OBJECTS_PLAIN)
+EXTRA_TESTS += $(if $(HAVE_ASAN),$(OBJECTS_PLAIN))
 
 # The victim beside each attack, for longer than in `make test`.
 ISOLATION_MS ?= 3000

@@ -107,7 +107,7 @@ bug("losses-not-looked-for", CORE + "op/fetch.c",
 bug("unit-mask-not-shifted", CORE + "io/sched.c",
     "io->bad_mask |= unit->bad_mask << unit->priv.node.cut;",
     "io->bad_mask |= unit->bad_mask;", "test_core_sched")
-bug("quota-evicts-pinned", CORE + "place/evict.c",
+bug("quota-evicts-pinned", CORE + "place/evict_nvme.c",
     "!block_use_is_pinned(use) &&\n\t       quota_within", "quota_within", "test_core_pin")
 bug("failed-record-not-suspected", CORE + "log/writeback.c",
     "if (durable && (run->suspect || run->phase == RUN_RECORD))",
@@ -117,6 +117,11 @@ bug("one-full-context-stops-all", CORE + "log/writeback.c",
     "core_home(c)->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
 bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans")
+bug("streams-keep-a-full-cache", CORE + "place/evict.c",
+    "w->streamed ? block_use(x, slot)->streams : 0", "0", "test_core_stream_full")
+bug("streams-fill-a-context", CORE + "op/stream_window.c",
+    "return user_may(c, s) && context_may(c, s);", "return user_may(c, s);",
+    "test_core_stream_full")
 bug("stream-to-any-tier", CORE + "op/stream.c",
     "\t.generation = true,\n\t.tiers = ABI_MEM_TIERS,", "\t.generation = true,",
     "test_core_stream_pages")

@@ -497,6 +497,16 @@ static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
 	client_submit(w, client, &sqe);
 }
 
+/* Where room is to be short: much is put, and reserved, or streamed. */
+static uint32_t much_asked(struct world *w, uint32_t dice)
+{
+	if (w->faults->tight && world_chance(w, 500000))
+		dice = world_chance(w, 100000) ? 24 : 0;
+	if (wide_spends(w) && world_chance(w, 700000))
+		dice = world_chance(w, 500000) ? 8 : 0;
+	return dice;
+}
+
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	uint32_t dice = world_below(w, 25);
@@ -509,9 +519,7 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 			ask_by_keys(w, client, i, op);
 		return;
 	}
-	if (w->faults->tight && world_chance(w, 500000))
-		dice = world_chance(w, 100000) ? 24 : 0; /* much is put, room is reserved */
-	switch (dice) {
+	switch (much_asked(w, dice)) {
 	case 24:
 		ask_room(w, client, i);
 		break;

@@ -39,23 +39,27 @@ static bool is_free_to_go(const struct core *c, const struct context *x, uint32_
 	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
-	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED || use->hold ||
-	    use->streamed[tier] || pinned(use, tier))
+	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED || use->hold > use->streams ||
+	    pinned(use, tier))
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true;
 	if (c->drives && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !pinned(use, ABI_TIER_HBM);
+	return !use->hold && !pinned(use, ABI_TIER_HBM);
 }
 
+/* Of its pages there, those that no stream needs now. */
 static uint64_t there(const struct context *x, uint32_t slot, uint32_t tier)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-		if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		const struct abi_page *d = index_page(&x->ix, slot, page);
+
+		if (page_state(d, tier) == ABI_PAGE_READY && !stream_page_count(d, tier))
 			bytes += page_stride(x, page);
+	}
 	return bytes;
 }
 
@@ -638,6 +642,21 @@ bool inside_pauses(const struct world *w)
 		if (paused(w, c->drive[i]->write_retry_ns))
 			return true;
 	return false;
+}
+
+/*
+ * As if an event had been spent before it was known who can leave: blocks that streams hold are
+ * looked at first, which else give only what nobody else can.
+ */
+void inside_spent(struct world *w)
+{
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		struct context *x = w->context[i].made ? core_context(w->core, w->context[i].id)
+						       : NULL;
+
+		for (uint32_t tier = 0; x && tier < ABI_MEM_TIERS; tier++)
+			x->unsought[tier] = true;
+	}
 }
 
 void inside_check(struct world *w)

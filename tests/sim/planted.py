@@ -82,7 +82,7 @@ PLANTS = {
         "|| use->hold"),
     "parked-forgotten": ("op/park.c", "request_wake(c, k->by_deadline[i].r);", ";"),
     "quota-evicts-durable": (
-        "place/evict.c",
+        "place/evict_nvme.c",
         "!(m->flags & BLOCK_DURABLE) && !(w->ends",
         "!(w->ends"),
     "lead-pins-ignored": (

@@ -39,6 +39,7 @@ enum trait {
 	TRAIT_TALK,
 	TRAIT_TABLES = 40,
 	TRAIT_WALKS,
+	TRAIT_SPENT,
 };
 
 /* A number below n: the same for this trait of this world for ever. */
@@ -110,6 +111,12 @@ bool wide_limits(const struct world *w, uint32_t which, uint32_t tier)
 	return w->faults->wide &&
 	       (limit_of(w, TRAIT_SALTS, tier).hard || limit_of(w, TRAIT_CLIENTS, tier).hard ||
 		w->clients_limited || blocks_of(w, which));
+}
+
+/* Are events spent before it is known who can leave? */
+bool wide_spends(const struct world *w)
+{
+	return w->faults->wide && !trait(w, TRAIT_SPENT, 4);
 }
 
 /* Has the context with a part of the store filled half of that? */

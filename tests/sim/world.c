@@ -689,6 +689,8 @@ static void step(struct world *w, const struct move *m)
 	model_check_key(w, m->random % WORLD_CONTEXTS, m->random / 7 % WORLD_KEYS);
 	model_check_quotas(w);
 	inside_check(w);
+	if (wide_spends(w))
+		inside_spent(w);
 	if (m->random % 16 == 0)
 		inside_prefixes(w);
 }

@@ -448,6 +448,7 @@ void theirs_conversation_answered(struct world *w, uint32_t client, const struct
 				  const struct abi_cqe *cqe);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
+void inside_spent(struct world *w);
 void inside_recovered(struct world *w);
 void inside_prefixes(struct world *w);
 bool inside_no_room(struct world *w, const struct ask *a, uint32_t tier);
@@ -487,6 +488,7 @@ void wide_pages(struct world *w, uint32_t client, const struct ask *a, const str
 void wide_ended(struct world *w, const struct core_action *a);
 void wide_check(struct world *w);
 bool wide_store_full(const struct world *w);
+bool wide_spends(const struct world *w);
 bool wide_limits(const struct world *w, uint32_t which, uint32_t tier);
 
 /* habit.c */

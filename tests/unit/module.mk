@@ -20,7 +20,7 @@ $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_llama_state: \
 # A host around the core, for tests that need one.
 HOSTED := admit areas audit bounds clean descs discard era evacuate fetch flush full lead holes \
           lane migrate orphans path pin plan prefix put quota reads reopen request reserve retain \
-          rivals room conversation stream_pages swap tiny tombs trial walks writeback
+          rivals room conversation stream_full stream_pages swap tiny tombs trial walks writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
 	$(patsubst %,$(O)/$v/tests/unit/test_%,dispatch obs recover): \
 	$(call objects,$v,tests/fuzz/host.c))\

@@ -36,7 +36,7 @@ static int open_pool(struct fixture *fx)
 	int rc;
 
 	*fx = (struct fixture){ .ops = &mem_cuda };
-	rc = fx->ops->open(&fx->ops, BYTES);
+	rc = fx->ops->open(&fx->ops, NULL, BYTES);
 	if (rc)
 		return rc;
 	rc = fx->ops->create(fx->ops, &fx->region, "tier-test", BYTES);
@@ -348,11 +348,11 @@ static void test_bad_sizes(void **state)
 	struct mem_region region;
 
 	(void)state;
-	assert_int_equal(ops->open(&ops, 0), -EINVAL);
-	assert_int_equal(ops->open(&ops, ABI_HUGE + 4096), -EINVAL);
-	assert_int_equal(ops->open(&ops, 2 * STANDIN_DEVICE_BYTES), -ENOMEM);
+	assert_int_equal(ops->open(&ops, NULL, 0), -EINVAL);
+	assert_int_equal(ops->open(&ops, NULL, ABI_HUGE + 4096), -EINVAL);
+	assert_int_equal(ops->open(&ops, NULL, 2 * STANDIN_DEVICE_BYTES), -ENOMEM);
 	assert_ptr_equal(ops, &mem_cuda);
-	assert_int_equal(ops->open(&ops, ABI_HUGE), 0);
+	assert_int_equal(ops->open(&ops, NULL, ABI_HUGE), 0);
 	assert_int_equal(ops->create(ops, &region, "x", 0), -EINVAL);
 	assert_int_equal(ops->create(ops, &region, "x", 4097), -EINVAL);
 	assert_int_equal(ops->create(ops, &region, "x", UINT64_MAX / 4096 * 4096), -EINVAL);
@@ -388,7 +388,7 @@ static int fail_once(const char *name, uint32_t nth, cuda_result answer)
 
 	standin.fail_at(name, nth, answer);
 	memset(&none, 0, sizeof(none));
-	rc = mem_cuda.probe(&info) ? 0 : open_pool(&fx);
+	rc = mem_cuda.probe(0, &info) ? 0 : open_pool(&fx);
 	if (rc == 0 && standin.calls("cuMemCreate")) {
 		fx.ops->prepare(&fx.region, 0, BYTES);
 		in = copy_all(&fx, true, false, &copy);

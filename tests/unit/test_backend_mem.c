@@ -52,12 +52,12 @@ static bool begin(uint32_t i, struct one *one)
 {
 	struct backend_info info;
 
-	if (all[i]->probe(&info))
+	if (all[i]->probe(0, &info))
 		return false;
 	*one = (struct one){ .ops = all[i], .device = info.device };
 	one->memfd = !info.device && all[i] != &mem_cxl_module;
 	one->tier = all[i] == &mem_host || all[i] == &mem_cuda ? ABI_TIER_HBM : ABI_TIER_CXL;
-	assert_int_equal(one->ops->open(&one->ops, BYTES), 0);
+	assert_int_equal(one->ops->open(&one->ops, &info, BYTES), 0);
 	assert_int_equal(one->ops->create(one->ops, &one->region, "tier-test", BYTES), 0);
 	return true;
 }
@@ -601,95 +601,31 @@ static void test_destroyed_memory_is_empty(void **state)
 static void test_registry(void **state)
 {
 	struct backend_info info;
-	const struct mem_ops *ops = mem_backend(ABI_TIER_HBM, NULL, &info);
+	const struct mem_ops *ops = mem_backend(ABI_TIER_HBM, NULL, 0, &info);
 
 	(void)state;
 	assert_ptr_equal(ops, &mem_cuda); /* the stand-in's */
 	assert_true(info.device && !info.emulated && !info.direct && info.detail[0]);
-	ops = mem_backend(ABI_TIER_HBM, "host", &info);
+	ops = mem_backend(ABI_TIER_HBM, "host", 0, &info);
 	assert_ptr_equal(ops, &mem_host);
 	assert_string_equal(info.name, "host");
 	assert_true(info.emulated && !info.device && info.detail[0]);
 	assert_true(info.capacity_auto > 0 && info.capacity_auto % ABI_HUGE == 0);
-	ops = mem_backend(ABI_TIER_CXL, "auto", &info);
+	ops = mem_backend(ABI_TIER_CXL, "auto", 0, &info);
 	assert_non_null(ops);
 	assert_string_equal(info.name, ops->name);
 	if (ops != &mem_cxl_module) /* it may have ordinary memory, for tests */
 		assert_int_equal(info.emulated, ops == &mem_cxl_memfd);
-	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", &info), &mem_cxl_memfd);
+	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", 0, &info), &mem_cxl_memfd);
 	assert_string_equal(info.detail, "plain host DRAM");
 	assert_true(info.emulated);
-	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", NULL), &mem_cxl_memfd);
-	assert_null(mem_backend(ABI_TIER_CXL, "host", &info));
-	assert_ptr_equal(mem_backend(ABI_TIER_HBM, "cuda", &info), &mem_cuda);
-	assert_null(mem_backend(ABI_TIER_NVME, NULL, &info));
+	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", 0, NULL), &mem_cxl_memfd);
+	assert_null(mem_backend(ABI_TIER_CXL, "host", 0, &info));
+	assert_ptr_equal(mem_backend(ABI_TIER_HBM, "cuda", 0, &info), &mem_cuda);
+	assert_null(mem_backend(ABI_TIER_NVME, NULL, 0, &info));
 	assert_non_null(drive_backend("auto"));
 	assert_ptr_equal(drive_backend("file"), drive_backend(NULL));
 	assert_null(drive_backend("tape"));
-}
-
-static void test_numa_choice(void **state)
-{
-	const uint64_t gib = 1ull << 30;
-	const struct cxl_node node[] = {
-		{ .bytes = 64 * gib, .has_cpus = true, .allowed = true },
-		{ .bytes = 0, .allowed = true },          /* offline */
-		{ .bytes = 512 * gib, .allowed = false }, /* not in our cpuset */
-		{ .bytes = 16 * gib, .allowed = true },
-		{ .bytes = 32 * gib, .free_bytes = 30 * gib, .allowed = true },
-		{ .bytes = 32 * gib, .allowed = true },
-	};
-	const struct cxl_node unlike[] = { { 32 * gib, 0, 0, true, 9 },
-					   { 20 * gib, 0, 0, true, 28 },
-					   { 15 * gib, 0, 0, true, 60 } };
-	struct backend_info info;
-
-	(void)state;
-	assert_int_equal(cxl_numa_choose(node, COUNT(node)), 4);
-	assert_int_equal(cxl_numa_choose(node, 4), 3);
-	assert_int_equal(cxl_numa_choose(node, 3), -ENODEV);
-	assert_int_equal(cxl_numa_choose(node, 0), -ENODEV);
-	assert_int_equal(cxl_numa_choose(unlike, COUNT(unlike)), 1);
-	cxl_numa_describe(4, &node[4], &info);
-	assert_string_equal(info.name, "numa");
-	assert_string_equal(info.detail, "CPU-less node 4, 32.0 GiB");
-	assert_false(info.emulated);
-	assert_in_range(info.capacity_auto, 26 * gib, 28 * gib);
-	assert_int_equal(info.capacity_auto % ABI_HUGE, 0);
-	assert_int_equal(info.capacity_most, 32 * gib);
-}
-
-/* Binding works on any node; which one is right shows only where a CPU-less one is. */
-static void test_numa(void **state)
-{
-	struct mem_region region;
-	struct cxl_node found;
-	const struct mem_ops *ops = &mem_cxl_numa;
-	int node = cxl_numa_find(&found), where = -1;
-
-	(void)state;
-	if (numa_available() < 0)
-		skip();
-	if (node >= 0) {
-		assert_true(found.bytes > 0 && found.free_bytes <= found.bytes);
-		assert_int_equal(ops->create(ops, &region, "tier-test", BYTES), 0);
-	} else {
-		assert_int_equal(ops->create(ops, &region, "tier-test", BYTES), -ENODEV);
-		assert_null(mem_backend(ABI_TIER_CXL, "numa", NULL));
-		node = numa_max_node();
-		assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, node), 0);
-	}
-	assert_int_equal(mem_prepare(&region, 0, ABI_HUGE), 0);
-	for (uint64_t at = 0; at < ABI_HUGE; at += ABI_HUGE / 4) {
-		assert_int_equal(get_mempolicy(&where, NULL, 0, (uint8_t *)region.addr + at,
-					       MPOL_F_NODE | MPOL_F_ADDR), 0);
-		assert_int_equal(where, node);
-	}
-	mem_destroy(&region);
-	assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, -1), -EINVAL);
-	assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, numa_max_node() + 1),
-			 -EINVAL);
-	assert_int_equal(cxl_numa_create(&region, "tier-test", 1, node), -EINVAL);
 }
 
 /* ---- what the host refuses ------------------------------------------------------------------ */
@@ -787,8 +723,6 @@ int main(void)
 		cmocka_unit_test(test_copy_of_what_changes),
 		cmocka_unit_test(test_destroyed_memory_is_empty),
 		cmocka_unit_test(test_registry),
-		cmocka_unit_test(test_numa_choice),
-		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_a_policy_of_others_is_put_right),
 		cmocka_unit_test(test_create_refused),
 		cmocka_unit_test(test_prepare_refused),

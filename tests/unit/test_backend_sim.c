@@ -74,7 +74,7 @@ static void walk(const struct mem_ops *ops, struct outcome *out)
 
 	*out = (struct outcome){ .sum = 1 };
 	w = (struct walk){ .ops = ops, .out = out, .rng = 7 };
-	assert_int_equal(w.ops->open(&w.ops, TIER_BYTES), 0);
+	assert_int_equal(w.ops->open(&w.ops, NULL, TIER_BYTES), 0);
 	assert_int_equal(w.ops->create(w.ops, &w.region, "tier-test", REGION), 0);
 	for (uint32_t i = 0; i < STEPS; i++) {
 		uint64_t what = next(&w, 40), area = next(&w, REGION / ABI_HUGE) * ABI_HUGE;
@@ -126,7 +126,7 @@ static void test_a_device_that_ends(void **state)
 	(void)state;
 	if (!rtl_begin(&process))
 		skip();
-	assert_int_equal(ops->open(&ops, TIER_BYTES), 0);
+	assert_int_equal(ops->open(&ops, NULL, TIER_BYTES), 0);
 	assert_int_equal(ops->create(ops, &region, "tier-test", ABI_HUGE), 0);
 	rtl_end(&process);
 	c.item[0] = (struct core_copy_item){ .dst = region.addr, .src = &byte, .bytes = 1 };
@@ -143,9 +143,9 @@ static void test_no_ring(void **state)
 
 	(void)state;
 	setenv("TIER_SIM_RING", "/nowhere/ring", 1);
-	assert_int_equal(ops->open(&ops, TIER_BYTES), -ENOENT);
+	assert_int_equal(ops->open(&ops, NULL, TIER_BYTES), -ENOENT);
 	setenv("TIER_SIM_RING", "/proc/self/status", 1);
-	assert_int_not_equal(ops->open(&ops, TIER_BYTES), 0);
+	assert_int_not_equal(ops->open(&ops, NULL, TIER_BYTES), 0);
 	unsetenv("TIER_SIM_RING");
 }
 

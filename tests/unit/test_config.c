@@ -134,6 +134,7 @@ static void test_a_file_is_read(void **state)
 				       "\n"
 				       "hbm.size = 10%\n"
 				       "cxl.size = 4GiB\n"
+				       "cxl.node = 2, 33,1\n"
 				       "nvme.buffered = yes\n"
 				       "nvme.discard = off\n"
 				       "workers = 7\n"
@@ -143,6 +144,7 @@ static void test_a_file_is_read(void **state)
 	assert_int_equal(c.socket_mode, 0660);
 	assert_int_equal(c.hbm_size.kind, UNITS_PERCENT);
 	assert_int_equal(c.cxl_size.value, 4ull << 30);
+	assert_int_equal(c.cxl_node, 1ull << 2 | 1ull << 33 | 1 << 1);
 	assert_true(c.nvme_buffered);
 	assert_int_equal(c.nvme_discard, CONFIG_OFF);
 	assert_int_equal(c.workers, 7);
@@ -195,6 +197,12 @@ static void test_bad_files_are_explained(void **state)
 		{ "nvme.discard = yes\n", ":1:", "auto, on or off" },
 		{ "log.level = loud\n", ":1:", "debug" },
 		{ "cxl.backend = ../../x\n", ":1:", "backend" },
+		{ "cxl.node = 2, 2\n", ":1:", "each once" },
+		{ "cxl.node = 64\n", ":1:", "below 64" },
+		{ "cxl.node = 163\n", ":1:", "cxl.node" },
+		{ "cxl.node = 2 3\n", ":1:", "cxl.node" },
+		{ "cxl.node = 2,\n", ":1:", "cxl.node" },
+		{ "cxl.node = -1\n", ":1:", "cxl.node" },
 		{ "cxl_size = 4GiB\n", ":1:", "is not a key; is cxl.size meant?" },
 		{ "colour = blue\n", ":1:", "is not a key; tierd --help lists" },
 		{ "[cxl]\nbytes = 4GiB\n", ":2:", "is not a key" },
@@ -302,6 +310,16 @@ static void test_values_that_do_not_fit_together(void **state)
 	assert_int_equal(config_set(&c, "cxl.size=0", why, sizeof(why)), 0);
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
 	assert_non_null(strstr(why, "puts land in CXL"));
+	c = fresh();
+	assert_int_equal(config_set(&c, "cxl.node=2,3", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), 0);
+	assert_int_equal(config_set(&c, "cxl.backend=numa", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), 0);
+	assert_int_equal(config_set(&c, "cxl.backend=memfd", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_non_null(strstr(why, "cxl.backend = memfd"));
+	assert_int_equal(config_set(&c, "cxl.node=auto", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), 0);
 	c = fresh();
 	assert_int_equal(config_set(&c, "nvme.segment=4097B", why, sizeof(why)), 0);
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);

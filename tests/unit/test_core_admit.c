@@ -117,6 +117,28 @@ static void test_a_durable_put_writes_it(void **state)
 	audited(state);
 }
 
+/* One of two puts of a block wants it durable: it is written once, whichever ends first. */
+static void test_a_durable_put_under_way_writes_it(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct abi_cqe plain, durable;
+
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	plain = host.answer;
+	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
+	durable = host.answer;
+	host.answer = plain;
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 60));
+	assert_int_equal(persist_of(0), PERSIST_CLEAN);
+	assert_int_equal(metrics()->blocks_written, 1);
+	host.answer = durable;
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	assert_int_equal(one_host_answer(), 0);
+	assert_int_equal(metrics()->blocks_written, 1);
+	audited(state);
+}
+
 static void test_priority_writes_it(void **state)
 {
 	put(0, 4, 0, 0, ABI_PRIORITY_HIGH);
@@ -212,6 +234,7 @@ int main(void)
 		EACH(test_a_use_is_asked_about_anew),
 		EACH(test_no_child_without_its_parent),
 		EACH(test_a_durable_put_writes_it),
+		EACH(test_a_durable_put_under_way_writes_it),
 		EACH(test_priority_writes_it),
 		EACH(test_moving_to_nvme_writes_it),
 		EACH(test_over_a_limit_of_nvme_it_stays),

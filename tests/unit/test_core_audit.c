@@ -62,6 +62,17 @@ static void pin(uint32_t client, uint32_t context, uint32_t n)
 	assert_true(host_request(&host, client, &sqe));
 }
 
+/* A copy of its own from CXL to HBM, of a block that is in CXL. */
+static void fetch(uint32_t client, uint32_t context, uint32_t n)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_FETCH, .flags = ABI_SQE_KEYS, .count = 1,
+			       .tier = ABI_TIER_HBM, .arg_bytes = ABI_KEY_BYTES };
+
+	key_of(n, host.client[client].staging);
+	sqe.context_id = host.context[context].id;
+	assert_true(host_request(&host, client, &sqe));
+}
+
 /* A reader keeps page 0 of the block; then all of its pages are made to leave. */
 static void lease_and_evict(uint32_t context, uint32_t n)
 {
@@ -105,6 +116,8 @@ static int setup(void **state)
 	host.held = true; /* what follows stays under way: copies, writes, retired batches */
 	for (uint32_t n = 0; n < 9; n++)
 		put(1, n % 2, 20 + n, 2, 0);
+	for (uint32_t n = 0; n < 2; n++)
+		fetch(0, 0, n);
 	return 0;
 }
 
@@ -161,7 +174,12 @@ static void wrong_by_one(void *counter, size_t bytes, const char *expected)
 
 static void test_all_is_well_before(void **state)
 {
+	uint32_t copies = 0;
+
 	(void)state;
+	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
+		copies += host.core->actions.copy[i].priv.node.state == SCHED_FLYING;
+	assert_true(copies > 1); /* to HBM, counted one by one */
 	if (look())
 		fail_msg("%s", told);
 	assert_true(host.core->reclaim.quarantined[ABI_TIER_CXL] > 0);

@@ -273,6 +273,9 @@ static void test_a_conversation_is_its_contexts_and_clients(void **state)
 	struct disk_context spec;
 
 	(void)state;
+	/* There are no such events. */
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END - 1, 0).res, -EINVAL);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_CLOSE + 1, 0).res, -EINVAL);
 	host_spec(&spec, HOST_KIND_MEMORY, 1);
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
 	host_client_attach(&host, 0);

@@ -2,7 +2,8 @@
  * Slabs are emptied at the least cost: pages move as long as others have room, and where they
  * have not, no more leaves than must. A context that fills the tier is told to live with half; one
  * finds its room in places of another size, with a reader in the slab that would be emptied; one
- * below its share gets its room when readers let slabs go that nobody could empty.
+ * below its share gets its room when readers let slabs go that nobody could empty. What was deleted
+ * and is put again within seconds finds its memory still there.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -15,6 +16,7 @@
 
 #define RUN 16u
 #define FULL 256u /* blocks of large pages: more than the tier holds */
+#define SPARE 2048u
 #define WITHOUT_LARGE 6656u /* blocks of three small pages: all but 512 places of the tier */
 
 static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
@@ -127,6 +129,40 @@ static void test_a_reader_does_not_stop_compaction(void **state)
 	assert_true(m->moved_pages > 0);
 	host_audit(&host);
 	host.client[0].readers[0].slot[0] = 0;
+	host_empty(&host);
+	host_halt(&host);
+}
+
+/* Whose blocks go and come again finds memory that is there; who stays away gives it back. */
+static void test_empty_slabs_stay_for_seconds(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct disk_context spec;
+	const struct pool *pool;
+	uint64_t used;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.blocks_max = 2 * SPARE;
+	one_host_boot(&spec, 1);
+	pool = &host.core->pool[ABI_TIER_CXL];
+	for (uint32_t n = 0; n < SPARE; n++) {
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+	}
+	used = pool->used;
+	assert_true(used >= HOST_CXL / 2);
+	for (uint32_t n = 0; n < SPARE; n++)
+		assert_true(host_request_keys(&host, 0, (struct abi_sqe){ .op = ABI_OP_DELETE },
+					      n, 1));
+	for (uint32_t i = 0; i < 90; i++) /* nine seconds */
+		host_tick(&host, 100 * MS);
+	assert_int_equal(pool->live, 0);
+	assert_int_equal(pool->used, used);
+	for (uint32_t i = 0; i < 130; i++)
+		host_tick(&host, 100 * MS);
+	assert_true(pool->used < used); /* one a size of page stays */
 	host_empty(&host);
 	host_halt(&host);
 }
@@ -373,6 +409,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_reader_does_not_stop_compaction),
+		cmocka_unit_test(test_empty_slabs_stay_for_seconds),
 		cmocka_unit_test(test_what_a_lease_keeps_is_charged_once),
 		cmocka_unit_test(test_half_is_kept_of_half),
 		cmocka_unit_test(test_who_leaves_first_makes_the_room),

@@ -390,6 +390,28 @@ static void test_who_waits_for_proof_is_told(void **state)
 	stop();
 }
 
+/* A block that reads as rotten is read again, each of them as often as the first. */
+static void test_each_block_has_its_tries(void **state)
+{
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 4, NONE, 0, ABI_SQE_DURABLE);
+	assert_int_equal(one_host_restart(false).blocks_unproven, 4);
+	host.held = true;
+	for (uint32_t proved = 0, ms = 0; proved < 4; proved++)
+		for (uint32_t i = 0; host.core->metrics.proved_blocks == proved; i++) {
+			for (; !one_host_waits(CORE_AC_READ) && ms < 1000; ms++)
+				host_tick(&host, MS);
+			assert_int_not_equal(one_host_waits(CORE_AC_READ), 0);
+			host.fault = i < 2 ? HOST_ROTTEN : HOST_WELL;
+			host_carry(&host, one_host_waits(CORE_AC_READ) - 1);
+		}
+	for (uint32_t n = 0; n < 4; n++)
+		assert_true(is_there(n));
+	host.held = false;
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -406,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_a_restart_counts_what_is_there),
 		cmocka_unit_test(test_what_was_deleted_needs_no_proof),
 		cmocka_unit_test(test_who_waits_for_proof_is_told),
+		cmocka_unit_test(test_each_block_has_its_tries),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

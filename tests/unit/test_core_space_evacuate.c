@@ -407,9 +407,31 @@ static void test_a_lower_limit_holds(void **state)
 	space_close(f.s);
 }
 
+/* A space whose places were claimed, in any order, goes on as the one that handed them out. */
+static void test_a_claimed_space_goes_on(void **state)
+{
+	static const uint32_t stride[] = { 4096, 12288 };
+	struct pool from = { .capacity = 64ull << 20, .slab_bytes = 2u << 20 }, to = from;
+	struct space *a, *b;
+	uint64_t fresh, at[1400];
+
+	(void)state;
+	assert_int_equal(space_open(&a, &from, 64ull << 20, 64ull << 20, stride, 2), 0);
+	assert_int_equal(space_open(&b, &to, 64ull << 20, 64ull << 20, stride, 2), 0);
+	for (uint32_t i = 0; i < 1400; i++)
+		at[i] = (uint64_t)space_alloc(a, i % 2, &fresh);
+	for (uint32_t i = 0; i < 1400; i++)
+		assert_int_equal(space_claim(b, i * 37 % 2, at[i * 37 % 1400]), 0);
+	for (uint32_t i = 0; i < 600; i++)
+		assert_int_equal(space_alloc(b, i % 2, &fresh), space_alloc(a, i % 2, &fresh));
+	space_close(a);
+	space_close(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_claimed_space_goes_on),
 		cmocka_unit_test(test_one_place_keeps_one_unit),
 		cmocka_unit_test(test_a_place_over_a_boundary_keeps_both_units),
 		cmocka_unit_test(test_the_last_unit_ends_with_its_slab),

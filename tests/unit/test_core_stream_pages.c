@@ -88,8 +88,7 @@ static struct abi_stream *line_of(uint32_t client)
 	return &host.client[client].lines[0];
 }
 
-static void stream_some(uint32_t client, uint8_t tier, uint8_t mode, uint32_t wait, uint32_t first,
-			uint32_t count)
+static void stream(uint32_t client, uint8_t tier, uint8_t mode, uint32_t wait)
 {
 	const struct abi_sqe sqe = { .op = ABI_OP_STREAM, .tier = tier, .mode = mode,
 				     .user_data = STREAM, .generation = ++generation };
@@ -97,12 +96,7 @@ static void stream_some(uint32_t client, uint8_t tier, uint8_t mode, uint32_t wa
 	line_of(client)->released = abi_stream_released(generation, 0);
 	line_of(client)->wait = wait;
 	last[STREAM] = (struct abi_cqe){ .res = 1 };
-	assert_true(host_request_keys(&host, client, sqe, first, count));
-}
-
-static void stream(uint32_t client, uint8_t tier, uint8_t mode, uint32_t wait)
-{
-	stream_some(client, tier, mode, wait, 0, BLOCKS);
+	assert_true(host_request_keys(&host, client, sqe, 0, BLOCKS));
 }
 
 static void assert_streamed(void)
@@ -266,22 +260,6 @@ static void test_what_is_read_again_stays(void **state)
 	assert_streamed();
 	release(0);
 	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), 0);
-}
-
-/* What live streams hold cannot be evicted, so they keep half of what the context may have. */
-static void test_streams_keep_half_of_a_context(void **state)
-{
-	const uint32_t half = BLOCKS / 2, most = 6;
-
-	(void)state;
-	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
-	release(0);
-	context()->plan.quota[ABI_TIER_CXL] = 2 * most * PAGES * 4096;
-	stream_some(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0, 0, half);
-	stream_some(1, ABI_TIER_CXL, ABI_MODE_STREAM, 0, half, half);
-	release(1);
-	release(0);
-	assert_int_equal(host.core->metrics.stream_adopted, most * PAGES * 4096);
 }
 
 static void test_an_answered_stream_ends_by_itself(void **state)
@@ -451,7 +429,6 @@ int main(void)
 		CASE(test_what_is_read_once_leaves),
 		CASE(test_what_was_released_is_used),
 		CASE(test_what_is_read_again_stays),
-		CASE(test_streams_keep_half_of_a_context),
 		CASE(test_an_answered_stream_ends_by_itself),
 		CASE(test_what_was_fetched_meanwhile_stays),
 		CASE(test_what_a_fetch_copies_stays_until_then),

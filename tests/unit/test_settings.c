@@ -64,7 +64,7 @@ static const char *const of_shell[] = {
 	"nvme.segment",	 "staging.max", "clients.max", "workers",	"log.level",
 	"metrics.port",	 "metrics.socket",
 	"user.contexts", "nvme.discard", "index.size",	 "object.cxl",	"object.nvme",
-	"object.path",	 "object.direct", "meta.memory", "nvme.backend",
+	"object.path",	 "object.direct", "meta.memory", "nvme.backend", "cxl.node",
 };
 
 static struct core_config make(const struct config *config)

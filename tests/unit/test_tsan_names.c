@@ -238,10 +238,33 @@ static void test_judge(void **state)
 	assert_int_equal(names_judge(&m.n, UINT64_MAX), 0);
 }
 
+/* Whose slot is being written all the time is asked of the daemon. */
+static void test_a_slot_that_is_being_written(void **state)
+{
+	static union {
+		struct abi_names n;
+		uint8_t bytes[sizeof(struct abi_names) + 8 * sizeof(struct abi_names_slot)];
+	} m;
+	struct abi_names_slot s = { .inode = 5 };
+	uint32_t slot;
+	bool new, dead;
+
+	(void)state;
+	names_begin(&m.n, 8, 1, 1);
+	names_state(&m.n, ABI_NAMES_READY);
+	names_key(&m.n, "name", 4, s.key);
+	names_put(&m.n, names_place(&m.n, s.key, &new, &dead), &s);
+	assert_int_equal(names_look(&m.n, 8, "name", 4, &s, &slot), 0);
+	assert_int_equal(s.inode, 5);
+	m.n.slot[slot].sequence++;
+	assert_int_equal(names_look(&m.n, 8, "name", 4, &s, &slot), -EAGAIN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_judge),
+		cmocka_unit_test(test_a_slot_that_is_being_written),
 		cmocka_unit_test(test_readers),
 	};
 

@@ -22,6 +22,7 @@ struct backend_info {
 	bool grants;        /* clients can be given the right to write a part (W10) */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
 	uint64_t capacity_most; /* bytes that there are; 0 = what the host has */
+	uint64_t nodes;     /* bit i: of NUMA node i; 0 = of none that could be named */
 };
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -32,21 +33,25 @@ struct mem_region {
 	int fd;        /* sealed, 0600; the daemon's own; -1 = none. Clients get share()'s */
 	void *addr;    /* the daemon's mapping; of a device: addresses that only copy() knows */
 	uint64_t bytes;
-	int32_t node; /* 1 + the NUMA node that it is bound to; 0 = to none */
+	uint64_t nodes; /* bit i: NUMA node i is one that it is bound to; 0 = to none */
 	uint32_t owner; /* uid whose bytes it holds, set by who had it created */
 	struct mem_private *own;
 };
 
 struct mem_ops {
 	const char *name;
-	/* Look at the host; no lasting effect. Errors: -ENODEV not here. */
-	int (*probe)(struct backend_info *info);
 	/*
-	 * Before all that follows: take what the tier needs, of bytes in all. *self is replaced by
-	 * what serves until close, where the backend has a state of its own. Errors: -ENOMEM; the
-	 * backend's.
+	 * Look at the host; no lasting effect. nodes: by bit the NUMA nodes that the operator
+	 * names, 0 = none; only where nodes can be named. Errors: -ENODEV not here, info->detail
+	 * says why where there is more to say.
 	 */
-	int (*open)(const struct mem_ops **self, uint64_t bytes);
+	int (*probe)(uint64_t nodes, struct backend_info *info);
+	/*
+	 * Before all that follows: take what the tier needs, of bytes in all, of what the probe
+	 * found. *self is replaced by what serves until close, where the backend has a state of its
+	 * own. Errors: -ENOMEM; the backend's.
+	 */
+	int (*open)(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes);
 	/* After the last region is gone and the last copy has ended. */
 	void (*close)(const struct mem_ops *self);
 	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
@@ -122,8 +127,12 @@ struct mem_ops {
 /* Of indexes, which lie in ordinary memory whatever the tiers are. */
 extern const struct mem_ops *const mem_index;
 
-/* By tier, best first; the config may name one. NULL = none of that name / probed. */
-const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);
+/*
+ * By tier, best first; the config may name one, and NUMA nodes by bit (0 = none), which only some
+ * take. NULL = none of that name / probed; *info says why where the probe does.
+ */
+const struct mem_ops *mem_backend(uint32_t tier, const char *name, uint64_t nodes,
+				  struct backend_info *info);
 
 /*
  * Huge pages of a memfd that is no region. mem_map_aligned maps all of it, shared, at a multiple of

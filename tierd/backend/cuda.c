@@ -295,12 +295,13 @@ static int empty_chunk(struct mem_chunks *m, uint32_t chunk, uint32_t owner)
 	return rc;
 }
 
-static int cuda_open(const struct mem_ops **self, uint64_t bytes)
+static int cuda_open(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes)
 {
 	uint64_t chunks = bytes / ABI_HUGE;
 	struct cuda_pool *pool;
 	int rc;
 
+	(void)info;
 	if (chunks == 0 || bytes % ABI_HUGE || chunks >= MEM_NO_CHUNK)
 		return -EINVAL;
 	pool = calloc(1, sizeof(*pool));
@@ -363,12 +364,13 @@ static int look_at_device(const struct cuda_driver *cu, struct backend_info *inf
 }
 
 /* The driver stays loaded; a context, which costs memory of the device, is made by open. */
-static int cuda_probe(struct backend_info *info)
+static int cuda_probe(uint64_t nodes, struct backend_info *info)
 {
 	struct cuda_driver cu;
 	sigset_t before;
 	int rc = cuda_driver_load(&cu, NULL);
 
+	(void)nodes;
 	block_signals(&before);
 	if (rc == 0)
 		rc = cuda_errno(cu.init(0));

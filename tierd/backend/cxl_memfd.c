@@ -7,8 +7,9 @@
 
 #define SHARE_PERCENT 25
 
-static int memfd_probe(struct backend_info *info)
+static int memfd_probe(uint64_t nodes, struct backend_info *info)
 {
+	(void)nodes;
 	*info = (struct backend_info){
 		.name = "memfd",
 		.detail = "plain host DRAM",

@@ -30,11 +30,12 @@ static int module_status(struct tier_mem_status *status)
 	return status->version == TIER_MEM_VERSION ? 0 : -EPROTO;
 }
 
-static int module_probe(struct backend_info *info)
+static int module_probe(uint64_t nodes, struct backend_info *info)
 {
 	struct tier_mem_status status;
 	char text[UNITS_TEXT_BYTES];
 
+	(void)nodes;
 	if (module_status(&status) || !status.total)
 		return -ENODEV;
 	*info = (struct backend_info){

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CXL memory as the kernel shows it once it is online: a NUMA node with memory and no processors.
- * The policy is set on the memfd's pages (MPOL_BIND on a shared mapping), so whichever process
- * touches one first, it comes from that node; when the node is full, an allocation fails rather
- * than spill into DRAM.
+ * CXL memory as the kernel shows it once it is online: NUMA nodes with memory and no processors,
+ * one or, where the configuration names them, several under one tier. The policy is set on the
+ * memfd's pages (MPOL_BIND on a shared mapping), so whichever process touches one first, it comes
+ * from these nodes; when they are full, an allocation fails rather than spill into DRAM.
  */
 #include <errno.h>
 #include <numa.h>
-#include <numaif.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/units.h"
 #include "tierd/backend/mem_common.h"
 
-#ifndef MPOL_F_STATIC_NODES /* of the kernel's ABI; not in every numaif.h */
-#define MPOL_F_STATIC_NODES (1 << 15)
-#endif
+/* A tier that is open. */
+struct numa {
+	struct mem_ops ops; /* first: what the slots get is this */
+	uint64_t nodes;
+};
 
-/* Of what is free on the node: the kernel keeps some for itself. */
+/* Of what is free on a node: the kernel keeps some for itself. */
 #define SHARE_PERCENT 90
 
 static bool may_use(const struct cxl_node *node)
@@ -33,20 +35,107 @@ static bool is_better(const struct cxl_node *node, const struct cxl_node *than)
 						  node->bytes > than->bytes;
 }
 
-int cxl_numa_choose(const struct cxl_node *node, uint32_t count)
+/* "2,3" */
+static void print_nodes(char *text, size_t bytes, uint64_t nodes)
 {
-	int best = -ENODEV;
-	uint64_t most = 0;
+	size_t at = 0;
 
+	for (uint32_t i = 0; i < CXL_NODES_MAX && at < bytes; i++)
+		if (nodes >> i & 1)
+			at += (size_t)snprintf(text + at, bytes - at, "%s%u", at ? "," : "", i);
+}
+
+static void describe(const struct cxl_node *node, uint64_t nodes, struct backend_info *info)
+{
+	uint64_t free_bytes = 0, bytes = 0;
+	uint32_t slowest = UINT32_MAX;
+	char list[48], size[UNITS_TEXT_BYTES];
+	bool several = nodes & (nodes - 1);
+	size_t n;
+
+	*info = (struct backend_info){ .name = "numa", .nodes = nodes };
+	for (uint32_t i = 0; i < CXL_NODES_MAX; i++) {
+		if (!(nodes >> i & 1))
+			continue;
+		bytes += node[i].bytes;
+		free_bytes += node[i].free_bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE;
+		slowest = node[i].read_mbs < slowest ? node[i].read_mbs : slowest;
+		info->emulated |= node[i].has_cpus;
+	}
+	print_nodes(list, sizeof(list), nodes);
+	snprintf(info->detail, sizeof(info->detail), "%s node%s %s, %s",
+		 info->emulated ? "ordinary memory of" : "CPU-less", several ? "s" : "", list,
+		 units_print_bytes(size, bytes));
+	n = strlen(info->detail);
+	if (slowest)
+		snprintf(info->detail + n, sizeof(info->detail) - n,
+			 ", %sread at %.1f GB/s by HMAT", several ? "each " : "", slowest / 1e3);
+	info->capacity_auto = free_bytes;
+	info->capacity_most = bytes;
+}
+
+/* Why the node cannot be used, or NULL. */
+static const char *refusal(const struct cxl_node *node)
+{
+	if (node->absent)
+		return "there is no such node";
+	if (!node->bytes)
+		return "it has no memory that is online";
+	return node->allowed ? NULL : "the daemon's cpuset does not allow it";
+}
+
+static int choose_named(const struct cxl_node *node, uint32_t count, uint64_t named,
+			struct backend_info *info)
+{
+	const struct cxl_node none = { .absent = true };
+
+	for (uint32_t i = 0; i < CXL_NODES_MAX; i++) {
+		const char *why = named >> i & 1 ? refusal(i < count ? &node[i] : &none) : NULL;
+
+		if (!why)
+			continue;
+		snprintf(info->detail, sizeof(info->detail), "node %u: %s", i, why);
+		return -ENODEV;
+	}
+	describe(node, named, info);
+	return 0;
+}
+
+/* The others like it are for the operator to name: some machines show a GPU's memory so. */
+static void tell_unused(uint64_t unused, struct backend_info *info)
+{
+	size_t n = strlen(info->detail);
+	char list[48];
+
+	if (!unused)
+		return;
+	print_nodes(list, sizeof(list), unused);
+	snprintf(info->detail + n, sizeof(info->detail) - n, "; unused: %s (cxl.node)", list);
+}
+
+int cxl_numa_choose(const struct cxl_node *node, uint32_t count, uint64_t named,
+		    struct backend_info *info)
+{
+	uint64_t most = 0, alike = 0;
+	int best = -ENODEV;
+
+	if (named)
+		return choose_named(node, count, named, info);
 	for (uint32_t i = 0; i < count; i++)
 		if (may_use(&node[i]) && node[i].bytes > most)
 			most = node[i].bytes;
-	/* Interleaving over several is for a config to ask. */
-	for (uint32_t i = 0; i < count; i++)
-		if (may_use(&node[i]) && node[i].bytes >= most / 2 &&
-		    (best < 0 || is_better(&node[i], &node[best])))
+	for (uint32_t i = 0; i < count; i++) {
+		if (!may_use(&node[i]) || node[i].bytes < most / 2)
+			continue;
+		alike |= 1ull << i;
+		if (best < 0 || is_better(&node[i], &node[best]))
 			best = (int)i;
-	return best;
+	}
+	if (best < 0)
+		return best;
+	describe(node, 1ull << best, info);
+	tell_unused(alike & ~info->nodes, info);
+	return 0;
 }
 
 /* Every kernel that reads the table has it there. */
@@ -62,12 +151,11 @@ static uint32_t read_mbs(uint32_t node)
 	return f && fscanf(f, "%u", &mbs) == 1 ? mbs : 0;
 }
 
-int cxl_numa_find(struct cxl_node *found)
+static int numa_probe(uint64_t named, struct backend_info *info)
 {
 	struct cxl_node node[CXL_NODES_MAX];
 	struct bitmask *cpus;
 	uint32_t count;
-	int best;
 
 	if (numa_available() < 0)
 		return -ENODEV;
@@ -89,69 +177,43 @@ int cxl_numa_find(struct cxl_node *found)
 				    numa_bitmask_weight(cpus) > 0,
 			.allowed = numa_bitmask_isbitset(numa_all_nodes_ptr, i),
 			.read_mbs = read_mbs(i),
+			.absent = bytes < 0,
 		};
 	}
 	numa_free_cpumask(cpus);
-	best = cxl_numa_choose(node, count);
-	if (best >= 0)
-		*found = node[best];
-	return best;
+	return cxl_numa_choose(node, count, named, info);
 }
 
-static int cxl_numa_bind(void *addr, uint64_t bytes, int node)
+static int numa_open(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes)
 {
-	struct bitmask *nodes;
-	int rc = 0;
+	struct numa *numa = malloc(sizeof(*numa));
 
-	if (node < 0 || numa_available() < 0 || node > numa_max_node())
-		return -EINVAL;
-	nodes = numa_allocate_nodemask();
-	if (!nodes)
+	(void)bytes;
+	if (!numa)
 		return -ENOMEM;
-	numa_bitmask_setbit(nodes, (unsigned)node);
-	/* STATIC_NODES: a later cpuset change must not move the tier to other nodes. */
-	if (mbind(addr, bytes, MPOL_BIND | MPOL_F_STATIC_NODES, nodes->maskp, nodes->size + 1, 0))
-		rc = -errno;
-	numa_free_nodemask(nodes);
-	return rc;
-}
-
-void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_info *info)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	*info = (struct backend_info){ .name = "numa" };
-	snprintf(info->detail, sizeof(info->detail), "CPU-less node %d, %s", node,
-		 units_print_bytes(text, found->bytes));
-	if (found->read_mbs) {
-		size_t n = strlen(info->detail);
-
-		snprintf(info->detail + n, sizeof(info->detail) - n, ", read at %.1f GB/s by HMAT",
-			 found->read_mbs / 1e3);
-	}
-	info->capacity_auto = found->free_bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE;
-	info->capacity_most = found->bytes;
-}
-
-static int numa_probe(struct backend_info *info)
-{
-	struct cxl_node found;
-	int node = cxl_numa_find(&found);
-
-	if (node < 0)
-		return -ENODEV;
-	cxl_numa_describe(node, &found, info);
+	*numa = (struct numa){ .ops = mem_cxl_numa, .nodes = info->nodes };
+	*self = &numa->ops;
 	return 0;
 }
 
-int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, int node)
+static struct numa *numa_of(const struct mem_ops *self)
 {
-	int rc = mem_create(region, label, bytes);
+	return (struct numa *)(uintptr_t)self;
+}
+
+static void numa_close(const struct mem_ops *self)
+{
+	free(numa_of(self));
+}
+
+int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, uint64_t nodes)
+{
+	int rc = nodes ? mem_create(region, label, bytes) : -EINVAL;
 
 	if (rc)
 		return rc;
-	region->node = node + 1;
-	rc = cxl_numa_bind(region->addr, region->bytes, node);
+	region->nodes = nodes;
+	rc = mem_policy_first(region);
 	if (rc)
 		mem_destroy(region);
 	return rc;
@@ -160,24 +222,15 @@ int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes
 static int numa_create(const struct mem_ops *self, struct mem_region *region, const char *label,
 		       uint64_t bytes)
 {
-	struct cxl_node found;
-	int node = cxl_numa_find(&found);
-
-	(void)self;
-	/* It may have been taken offline since the probe. */
-	return node < 0 ? -ENODEV : cxl_numa_create(region, label, bytes, node);
+	return cxl_numa_create(region, label, bytes, numa_of(self)->nodes);
 }
 
 static int tier_bind(const struct mem_ops *self, void *addr, uint64_t bytes)
 {
-	struct cxl_node found;
-	int node = cxl_numa_find(&found);
-
-	(void)self;
-	return node < 0 ? -ENODEV : cxl_numa_bind(addr, bytes, node);
+	return mem_policy_bind(addr, bytes, numa_of(self)->nodes, 0);
 }
 
-bool cxl_numa_movable(FILE *zoneinfo, int node)
+bool cxl_numa_movable(FILE *zoneinfo, uint64_t nodes)
 {
 	char line[256], zone[32];
 	unsigned long long pages;
@@ -187,7 +240,7 @@ bool cxl_numa_movable(FILE *zoneinfo, int node)
 	while (fgets(line, sizeof(line), zoneinfo)) {
 		if (sscanf(line, "Node %d, zone %31s", &at, zone) == 2)
 			continue;
-		if (at == node && !strcmp(zone, "Movable") &&
+		if (at >= 0 && at < 64 && nodes >> at & 1 && !strcmp(zone, "Movable") &&
 		    sscanf(line, " managed %llu", &pages) == 1 && pages)
 			return true;
 	}
@@ -199,7 +252,7 @@ static int numa_lend(const struct mem_region *region, uint64_t offset, uint64_t 
 		     uint32_t *count)
 {
 	FILE *zoneinfo = fopen("/proc/zoneinfo", "re");
-	bool movable = !zoneinfo || cxl_numa_movable(zoneinfo, region->node - 1);
+	bool movable = !zoneinfo || cxl_numa_movable(zoneinfo, region->nodes);
 
 	if (zoneinfo)
 		fclose(zoneinfo);
@@ -210,8 +263,8 @@ static int numa_lend(const struct mem_region *region, uint64_t offset, uint64_t 
 const struct mem_ops mem_cxl_numa = {
 	.name = "numa",
 	.probe = numa_probe,
-	.open = mem_open,
-	.close = mem_close,
+	.open = numa_open,
+	.close = numa_close,
 	.create = numa_create,
 	.share = mem_share,
 	.revoke = mem_revoke,

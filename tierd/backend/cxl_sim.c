@@ -46,10 +46,11 @@ static struct sim *sim_of(const struct mem_ops *self)
 
 /* ---- the device ---------------------------------------------------------------------------- */
 
-static int sim_probe(struct backend_info *info)
+static int sim_probe(uint64_t nodes, struct backend_info *info)
 {
 	const char *ring = getenv(RING);
 
+	(void)nodes;
 	*info = (struct backend_info){
 		.name = "sim",
 		.emulated = true,
@@ -110,11 +111,12 @@ static int empty_chunk(struct mem_chunks *m, uint32_t chunk, uint32_t owner)
 	return 0;
 }
 
-static int sim_open(const struct mem_ops **self, uint64_t bytes)
+static int sim_open(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes)
 {
 	struct sim *sim;
 	int rc;
 
+	(void)info;
 	if (bytes == 0 || bytes % ABI_HUGE || bytes / ABI_HUGE >= MEM_NO_CHUNK / 2)
 		return -EINVAL;
 	sim = calloc(1, sizeof(*sim));

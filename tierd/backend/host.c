@@ -7,8 +7,9 @@
 
 #define SHARE_PERCENT 6
 
-static int host_probe(struct backend_info *info)
+static int host_probe(uint64_t nodes, struct backend_info *info)
 {
+	(void)nodes;
 	*info = (struct backend_info){
 		.name = "host",
 		.detail = "emulates GPU memory in host DRAM",

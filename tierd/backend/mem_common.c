@@ -117,9 +117,10 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
 	return 0;
 }
 
-int mem_open(const struct mem_ops **self, uint64_t bytes)
+int mem_open(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes)
 {
 	(void)self;
+	(void)info;
 	(void)bytes;
 	return 0;
 }
@@ -227,33 +228,42 @@ bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_
 
 /* ---- NUMA policy --------------------------------------------------------------------------- */
 
-#define NODES_MAX 1024u
-#define NODE_BITS (8u * sizeof(unsigned long))
-
 /* By its number: not every C library declares it, and libnuma is optional. */
-static int policy_set(void *at, uint64_t bytes, int mode, int32_t node, unsigned flags)
+static int policy_set(void *at, uint64_t bytes, int mode, uint64_t nodes, unsigned flags)
 {
-	unsigned long mask[NODES_MAX / NODE_BITS] = { 0 };
+	/* The kernel takes one bit less than it is told. */
+	return syscall(SYS_mbind, at, bytes, mode, nodes ? &nodes : NULL,
+		       nodes ? 8 * sizeof(nodes) + 1 : 0ul, flags) ? -errno : 0;
+}
 
-	if (node >= 0)
-		mask[(unsigned)node / NODE_BITS] = 1ul << (unsigned)node % NODE_BITS;
-	return syscall(SYS_mbind, at, bytes, mode, node < 0 ? NULL : mask,
-		       node < 0 ? 0ul : NODES_MAX, flags) ? -errno : 0;
+int mem_policy_bind(void *at, uint64_t bytes, uint64_t nodes, unsigned flags)
+{
+	/* STATIC_NODES: a later cpuset change must not move the tier to other nodes. */
+	return policy_set(at, bytes, MPOL_BIND | MPOL_F_STATIC_NODES, nodes, flags);
 }
 
 static int policy_own(const struct mem_region *region, void *at, uint64_t bytes, unsigned flags)
 {
-	if (!region->node)
-		return policy_set(at, bytes, MPOL_LOCAL, -1, flags);
-	/* STATIC_NODES: a later cpuset change must not move the tier to other nodes. */
-	return policy_set(at, bytes, MPOL_BIND | MPOL_F_STATIC_NODES, region->node - 1, flags);
+	return region->nodes ? mem_policy_bind(at, bytes, region->nodes, flags) :
+			       policy_set(at, bytes, MPOL_LOCAL, 0, flags);
+}
+
+/* The node whose turn it is: of several each piece of ABI_HUGE has the next one. */
+static uint64_t node_of(const struct mem_region *region, const void *at)
+{
+	uint64_t left = region->nodes ? region->nodes : 1;
+	uint64_t turn = (uintptr_t)at / ABI_HUGE % (uint32_t)__builtin_popcountll(left);
+
+	while (turn--)
+		left &= left - 1;
+	return left & -left;
 }
 
 int mem_policy_first(const struct mem_region *region)
 {
 	int rc = policy_own(region, region->addr, region->bytes, 0);
 
-	return region->node ? rc : 0; /* else a kernel without, or one that forbids it, will do */
+	return region->nodes ? rc : 0; /* else a kernel without, or one that forbids it, will do */
 }
 
 /* Does it come from, or lie on, another node than it should? */
@@ -265,26 +275,31 @@ static bool lies_elsewhere(const struct mem_region *region, uint8_t *at, uint64_
 
 	for (unsigned long i = 0; i < count; i++)
 		page[i] = at + i * ABI_PAGE_ALIGN;
-	if (!region->node || syscall(SYS_move_pages, 0, count, page, NULL, status, 0))
+	if (!region->nodes || syscall(SYS_move_pages, 0, count, page, NULL, status, 0))
 		return false;
 	for (unsigned long i = 0; i < count; i++)
-		if (status[i] >= 0 && status[i] != region->node - 1)
+		if (status[i] >= 0 && (status[i] > 63 || !(region->nodes >> status[i] & 1)))
 			return true;
 	return false;
 }
 
 /*
  * The kernel passes over a mapping that has this policy already, though its file has another now:
- * so another one first. What lies elsewhere is moved.
+ * so another one first. Of several nodes that one brings the first page, where the node has room,
+ * and the huge page comes from where that lies; bound to all of them the nearest would be filled
+ * first. MPOL_INTERLEAVE spills into DRAM, and takes the first pages of all pieces from the same
+ * one of two nodes. What lies elsewhere is moved.
  */
 bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes)
 {
-	int mode = -1, own = region->node ? MPOL_BIND | MPOL_F_STATIC_NODES : MPOL_LOCAL;
+	int mode = -1, own = region->nodes ? MPOL_BIND | MPOL_F_STATIC_NODES : MPOL_LOCAL;
 	bool foreign = !syscall(SYS_get_mempolicy, &mode, NULL, 0ul, at, MPOL_F_ADDR) &&
 		       mode != own && mode != MPOL_DEFAULT;
 
-	policy_set(at, bytes, MPOL_PREFERRED, region->node ? region->node - 1 : 0, 0);
-	policy_own(region, at, bytes, region->node ? MPOL_MF_MOVE : 0);
+	policy_set(at, bytes, MPOL_PREFERRED, node_of(region, at), 0);
+	if (region->nodes & (region->nodes - 1))
+		madvise(at, ABI_PAGE_ALIGN, MADV_POPULATE_WRITE); /* if it cannot, mem_back tells */
+	policy_own(region, at, bytes, region->nodes ? MPOL_MF_MOVE : 0);
 	return foreign;
 }
 

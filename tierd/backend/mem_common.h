@@ -32,7 +32,7 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
 int mem_map(struct mem_region *region, int fd, uint64_t bytes);
 
 /* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
-int mem_open(const struct mem_ops **self, uint64_t bytes);
+int mem_open(const struct mem_ops **self, const struct backend_info *info, uint64_t bytes);
 void mem_close(const struct mem_ops *self);
 int mem_create_plain(const struct mem_ops *self, struct mem_region *region, const char *label,
 		     uint64_t bytes);
@@ -59,6 +59,12 @@ void mem_copy(const struct mem_ops *self, struct core_copy *copy);
 int mem_policy_first(const struct mem_region *region);
 bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes);
 
+/*
+ * Pages of a mapping come from these NUMA nodes, by bit, and no others. flags: MPOL_MF_MOVE, or 0.
+ * Errors: -EINVAL, none of them has memory; those of mbind.
+ */
+int mem_policy_bind(void *at, uint64_t bytes, uint64_t nodes, unsigned flags);
+
 /* In whole areas of ABI_HUGE, or up to the region's end; inside it. */
 bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 
@@ -74,27 +80,28 @@ struct sim_flash cxl_sim_flash(const struct mem_ops *self);
 
 /* ---- cxl_numa.c, in pieces that a host without CXL can test ---------------------------------- */
 
-#define CXL_NODES_MAX 64u
+#define CXL_NODES_MAX 64u /* they are named by the bits of a word */
 
 struct cxl_node {
-	uint64_t bytes;
+	uint64_t bytes; /* 0 = none, or none online */
 	uint64_t free_bytes;
 	bool has_cpus;
 	bool allowed; /* by this process's cpuset */
 	uint32_t read_mbs; /* by the firmware (HMAT), from the nearest processors; 0 = unknown */
+	bool absent; /* the kernel knows no node of that number */
 };
 
 /*
- * The index of the node to use of these: the quickest of those that are at least half as large as
- * the largest, by size where that is all that is known. Errors: -ENODEV.
+ * What to use of these nodes, which are numbered by their index: those that are named, by bit;
+ * where none is, the quickest of those without processors that are at least half as large as the
+ * largest, by size where that is all that is known. info describes them. Errors: -ENODEV,
+ * info->detail says of a named one why.
  */
-int cxl_numa_choose(const struct cxl_node *node, uint32_t count);
-/* The same of this host's; *found describes it. Errors: -ENODEV, -ENOMEM. */
-int cxl_numa_find(struct cxl_node *found);
-/* Has the node pages of the movable zone? By the lines of /proc/zoneinfo. */
-bool cxl_numa_movable(FILE *zoneinfo, int node);
-void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_info *info);
-/* As mem_create, with all memory from the node. Errors: also -EINVAL, no such node. */
-int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, int node);
+int cxl_numa_choose(const struct cxl_node *node, uint32_t count, uint64_t named,
+		    struct backend_info *info);
+/* Has one of the nodes pages of the movable zone? By the lines of /proc/zoneinfo. */
+bool cxl_numa_movable(FILE *zoneinfo, uint64_t nodes);
+/* As mem_create, with all memory from these nodes. Errors: also -EINVAL, none has memory. */
+int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, uint64_t nodes);
 
 #endif

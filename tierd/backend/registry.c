@@ -24,21 +24,26 @@ static bool is_auto(const char *name)
 	return !name || !*name || !strcmp(name, "auto");
 }
 
-const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info)
+const struct mem_ops *mem_backend(uint32_t tier, const char *name, uint64_t nodes,
+				  struct backend_info *info)
 {
-	struct backend_info found;
+	struct backend_info found = { .detail = "" };
 
 	if (tier >= ABI_MEM_TIERS)
 		return NULL;
 	for (const struct mem_ops *const *ops = by_tier[tier]; *ops; ops++) {
 		if (!is_auto(name) && strcmp(name, (*ops)->name) != 0)
 			continue;
-		if ((*ops)->probe(&found))
+		if (nodes && *ops != &mem_cxl_numa)
+			continue;
+		if ((*ops)->probe(nodes, &found))
 			continue;
 		if (info)
 			*info = found;
 		return *ops;
 	}
+	if (info)
+		*info = found;
 	return NULL;
 }
 

@@ -107,17 +107,45 @@ static void advance(struct iovec *iov, uint32_t *first, size_t n)
 	}
 }
 
+/*
+ * Into count places, and behind them into `ahead`, for which iov has one more: what comes next is
+ * mostly there by then, and so takes no system call of its own.
+ */
+static ssize_t receive(struct conn *c, struct iovec *iov, uint32_t count)
+{
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = count + 1 };
+	size_t wanted = 0, n = c->ahead_end - c->ahead_at;
+	ssize_t got;
+
+	if (n) {
+		n = n < iov->iov_len ? n : iov->iov_len;
+		memcpy(iov->iov_base, c->ahead + c->ahead_at, n);
+		c->ahead_at += (uint32_t)n;
+		return (ssize_t)n;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		wanted += iov[i].iov_len;
+	iov[count] = (struct iovec){ c->ahead, sizeof(c->ahead) };
+	got = recvmsg(c->fd, &m, 0);
+	if (got <= 0 || (size_t)got <= wanted)
+		return got;
+	c->ahead_at = 0;
+	c->ahead_end = (uint32_t)((size_t)got - wanted);
+	return (ssize_t)wanted;
+}
+
 /* A batch of at most IOV_BATCH places, in one direction. */
 static int batch(struct conn *c, const struct iovec *from, uint32_t count, bool out,
 		 uint64_t deadline_ns)
 {
-	struct iovec iov[IOV_BATCH];
+	struct iovec iov[IOV_BATCH + 1];
 	uint32_t first = 0;
 
 	memcpy(iov, from, count * sizeof(*iov));
 	while (first < count) {
 		struct msghdr m = { .msg_iov = iov + first, .msg_iovlen = count - first };
-		ssize_t n = out ? sendmsg(c->fd, &m, MSG_NOSIGNAL) : recvmsg(c->fd, &m, 0);
+		ssize_t n = out ? sendmsg(c->fd, &m, MSG_NOSIGNAL) :
+				  receive(c, iov + first, count - first);
 		int rc;
 
 		if (n > 0) {
@@ -209,9 +237,11 @@ int conn_message(struct conn *c, uint64_t deadline_ns)
 
 bool conn_readable(struct conn *c)
 {
-	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+	struct pollfd p[] = { { .fd = c->fd, .events = POLLIN },
+			      { .fd = c->stop, .events = POLLIN } };
 
-	return (c->ssl && SSL_has_pending(c->ssl)) || poll(&p, 1, 0) > 0;
+	return c->ahead_at < c->ahead_end || (c->ssl && SSL_has_pending(c->ssl)) ||
+	       poll(p, 2, 0) > 0;
 }
 
 /* ---- TLS ----------------------------------------------------------------------------------- */

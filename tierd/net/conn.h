@@ -17,6 +17,8 @@
 struct conn_self;
 struct verbs;
 
+#define CONN_AHEAD_BYTES 4096u /* received with what was asked for: often the next message */
+
 struct conn {
 	int fd;
 	int stop; /* readable once the process ends: nothing is waited for then */
@@ -28,6 +30,8 @@ struct conn {
 	uint64_t pool;    /* what it has mapped (pool.h); 0 = none */
 	uint64_t own_pool; /* what we told it that we have */
 	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
+	uint32_t ahead_at, ahead_end; /* of `ahead`: received and not taken; bare */
+	uint8_t ahead[CONN_AHEAD_BYTES];
 	bool used;        /* has answered before: it may have gone stale in the pool */
 	struct conn_self *self; /* NULL = local */
 	STACK_OF(X509) *chain;  /* the peer's certificate first; NULL = bare */
@@ -81,7 +85,7 @@ int conn_message(struct conn *c, uint64_t deadline_ns);
 int conn_read(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
 /*
  * Is there something to read at this moment? Of a connection that lies idle: the other end has hung
- * up, or sent what nobody asked for.
+ * up, or sent what nobody asked for. Also true when we end.
  */
 bool conn_readable(struct conn *c);
 

@@ -528,13 +528,15 @@ static void serve(struct holder *h)
 {
 	int rc = 0;
 
-	while (rc == 0 && !node_stopped(h->n, 0)) {
+	while (rc == 0) {
 		struct grant *g = sending(h);
 
 		if (g && !conn_readable(h->c)) {
 			rc = send_frame(h, g);
 			continue;
 		}
+		if (node_stopped(h->n, 0))
+			break;
 		rc = conn_message(h->c, g ? time_now_ns() + ANSWER_NS : patience(h));
 		if (rc == 0)
 			rc = answer(h);

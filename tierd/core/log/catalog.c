@@ -109,8 +109,6 @@ static int64_t catalog_encode(struct core *c)
 	for (uint32_t i = 0; i < c->aside.count && n < c->catalog.max; i++)
 		list[n++] = c->aside.context[i];
 	c->catalog.voids_listing = c->catalog.voids;
-	head.magic = DISK_CATALOG_MAGIC;
-	head.version = DISK_VERSION;
 	head.store_id = c->config.super.store_id;
 	head.sequence = ++c->catalog.sequence;
 	head.next_uid = c->next_uid;

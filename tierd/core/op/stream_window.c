@@ -7,7 +7,8 @@
  *
  * While there are other users, the windows of one are three quarters of the pool at most; but a
  * stream whose need is more gets it, when it is its user's only one, and what a user had before
- * others came he keeps. Once somebody else's stream waits, what goes beyond has its time.
+ * others came he keeps. Once somebody else's stream waits, what goes beyond has its time. A
+ * stream begins beside others of its context only if their windows are half of its quota at most.
  *
  * What was granted is set aside: caches may not grow into it (place_alloc). It stays so for some
  * seconds after the last stream, for the next one to find it.
@@ -57,6 +58,17 @@ static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier
 	uint64_t has = user_has(c, s, tier), all = c->streams.grants[tier];
 
 	return min_u64(all < pool ? pool - all : 0, has < most ? most - has : 0);
+}
+
+/* What the streams of its context have. */
+static uint64_t context_has(const struct core *c, const struct stream *s, uint32_t tier)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < c->streams.high; i++)
+		if (c->streams.table[i].used && c->streams.table[i].ctx == s->ctx)
+			bytes += c->streams.table[i].grant[tier];
+	return bytes;
 }
 
 /* Bytes of a layer of one block. */
@@ -116,9 +128,9 @@ uint32_t stream_window_blocks(const struct stream *s)
 }
 
 /*
- * Bytes of its blocks that may stay because they were streamed a short time before. None of them
- * can be evicted as long as the stream holds it, so those of a context's live streams together are
- * half of what it may have: or they would be in the way of the streams' own windows.
+ * Bytes of its blocks that may stay because they were streamed a short time before: those of a
+ * context's live streams together are half of what it may have. The first blocks stay whole then,
+ * where else the last layers of all would push out what came before them.
  */
 uint64_t stream_window_keeps(const struct core *c, const struct stream *s)
 {
@@ -202,18 +214,31 @@ static bool user_may(const struct core *c, const struct stream *s)
 	return true;
 }
 
+/* The same of its context. Its quota may have become smaller than the need since. */
+static bool context_may(const struct core *c, const struct stream *s)
+{
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
+		uint64_t has = context_has(c, s, tier);
+
+		if (has && has + s->need > s->ctx->plan.quota[tier] / 2)
+			return false;
+	}
+	return true;
+}
+
 static bool fits(const struct core *c, const struct stream *s)
 {
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
 		if (c->streams.grants[tier] + s->need > pool_bytes(c, tier))
 			return false;
-	return user_may(c, s);
+	return user_may(c, s) && context_may(c, s);
 }
 
-/* Would it help one that waits if this one gave back? Not what waits for its own user. */
+/* Would it help one that waits if this one gave back? Not what waits for its user, or context. */
 static bool helps(const struct core *c, const struct stream *s, const struct stream *waiting)
 {
-	return waiting->account == s->account || user_may(c, waiting);
+	return (waiting->account == s->account || user_may(c, waiting)) &&
+	       (waiting->ctx == s->ctx || context_may(c, waiting));
 }
 
 static bool others_wait(const struct core *c, const struct stream *s)
@@ -253,7 +278,8 @@ static void hurry_others(struct core *c, const struct stream *waiting)
 {
 	uint64_t end = c->now_ns + BEYOND_NS;
 
-	for (uint32_t i = 0; user_may(c, waiting) && i < c->streams.high; i++) {
+	for (uint32_t i = 0; user_may(c, waiting) && context_may(c, waiting) &&
+			     i < c->streams.high; i++) {
 		struct stream *s = &c->streams.table[i];
 
 		if (s->used && s->request && s->account != waiting->account &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Making room: who leaves a memory tier (asking the context's policy, checking its advice, those
- * over their share first: quota.c). Which segment the cache log drops is in log/drop.c; how whole
- * slabs of memory pass from one context to another in evacuate.c.
+ * over their share first: quota.c). Who leaves NVMe is in evict_nvme.c, which segment the cache log
+ * drops in log/drop.c; how whole slabs of memory pass from one context to another in evacuate.c.
  *
  * Only clean copies leave a tier; a dirty block waits for write-back. In a context without NVMe a
  * victim leaves the service. Nothing here waits: callers queue for space and are woken by reclaim.
@@ -19,7 +19,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
-#define SPARES_NS (1000 * MS)         /* between looks at empty slabs */
+#define SPARES_NS (10000 * MS)        /* between looks at empty slabs */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 
 /* ---- access logs -------------------------------------------------------------------------- */
@@ -117,19 +117,26 @@ void evict_drain_logs(struct core *c)
 
 /* ---- blocks out of a memory tier ---------------------------------------------------------- */
 
-bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+/* May pages of the block leave? So many who hold it need but some of them. */
+static bool may_leave(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier,
+		      uint32_t holds)
 {
 	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
-	if (use->hold || use->pins[tier])
+	if (use->hold > holds || use->pins[tier])
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (!block_leaves_whole(c, x, slot))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !use->pins[ABI_TIER_HBM] && !use->lead_pins[ABI_TIER_CXL] &&
+	return !use->hold && !use->pins[ABI_TIER_HBM] && !use->lead_pins[ABI_TIER_CXL] &&
 	       !use->lead_pins[ABI_TIER_HBM]; /* it would leave whole */
+}
+
+bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+{
+	return may_leave(c, x, slot, tier, 0);
 }
 
 /* Does the page leave now? False: no batch has room. */
@@ -139,6 +146,7 @@ static bool page_leaves(struct core *c, struct context *x, const struct abi_page
 	meter_charge(&c->meter, 1);
 	if (!descs_there(&x->descs, at->slot, at->page) ||
 	    page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
+	    stream_page_count(index_page(&x->ix, at->slot, at->page), tier) ||
 	    pin_holds(x, at->slot, at->page, tier) ||
 	    (!leads && lead_holds(x, at->slot, at->page, tier)))
 		return true;
@@ -202,6 +210,7 @@ struct walk {
 	uint32_t rank;
 	bool leads;                    /* leads that are kept, too */
 	bool awaited;                  /* blocks that are awaited there, too */
+	bool streamed;                 /* pages of blocks that streams hold and do not need now */
 	const struct holding *account; /* NULL = any */
 	uint32_t cursor;               /* in, out: 1 + slot to go on behind; 0 = the first */
 	uint64_t bytes;                /* wanted */
@@ -226,7 +235,8 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 		return false;
 	if (pin_is_all(x, slot, w->tier))
 		return false; /* page by page, such blocks would take all of an event's share */
-	return quota_within(c, x, slot, w->tier, w->rank) && evict_may(c, x, slot, w->tier);
+	return quota_within(c, x, slot, w->tier, w->rank) &&
+	       may_leave(c, x, slot, w->tier, w->streamed ? block_use(x, slot)->streams : 0);
 }
 
 /* Cold, mostly, and needed one after the other: bring it all at once. */
@@ -362,6 +372,58 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 	return gone < bytes ? gone + evict_from(c, x, &x->lanes, tier, bytes - gone) : gone;
 }
 
+/* Lane by lane, from where the walk is: until something left, or it looked at many of one lane. */
+static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
+{
+	uint64_t gone = 0;
+
+	w->lane = w->cursor ? block_lane(x, w->cursor - 1) : 0;
+	do {
+		w->most = FIRST_WALK;
+		if (w->lanes->state[w->tier][w->lane])
+			gone = walk(c, x, w);
+	} while (!gone && !w->cursor && ++w->lane < LANES); /* of a client: any */
+	return gone;
+}
+
+/* Once through the order, from behind the cursor. It is 0 then if all were looked at. */
+static uint64_t walk_around(struct core *c, struct context *x, struct walk *w)
+{
+	uint64_t gone;
+	bool whole;
+
+	w->lanes = x->former ? x->former : &x->lanes;
+	if (w->cursor > x->ix.slots_used ||
+	    (w->cursor && !x->meta[w->cursor - 1].there[w->tier].ordered))
+		w->cursor = 0; /* it left; or a client's walk ended in another context */
+	whole = !w->cursor;
+	gone = walk_on(c, x, w);
+	if (!gone && !w->cursor && !whole)
+		gone = walk_on(c, x, w); /* nothing is behind where the last one ended */
+	if (!gone && !w->cursor && x->former) {
+		w->lanes = &x->lanes;
+		gone = walk_on(c, x, w);
+	}
+	return gone;
+}
+
+/*
+ * Nothing else can leave: pages that streams do not need now, of blocks that they hold. What they
+ * have not reached yet they will have to read; but they go on.
+ */
+static uint64_t evict_streamed(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	struct walk w = { .tier = tier, .rank = RANK_KEEP, .leads = true, .awaited = true,
+			  .streamed = true, .bytes = bytes, .cursor = x->streamed_at[tier] };
+	uint64_t gone;
+
+	if (!c->streams.count)
+		return 0;
+	gone = walk_around(c, x, &w);
+	x->streamed_at[tier] = w.cursor;
+	return gone;
+}
+
 /* ---- room for a page ---------------------------------------------------------------------- */
 
 /* A slab was taken (UINT64_MAX = none): back it with memory. */
@@ -493,6 +555,7 @@ static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
 	struct space_stats st;
+	uint64_t gone = 0;
 
 	if (!x->space[tier])
 		return -ENOSPC;
@@ -506,27 +569,23 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 		return 0; /* there is room, in places of another size */
 	if (bytes < ROOM_MIN && ROOM_MIN < (st.live + st.available + st.punching) / 64)
 		bytes = ROOM_MIN; /* little of what the context can have */
-	if (evict_some(c, x, tier, bytes) || meter_spent(&c->meter)) {
+	if (x->unsought[tier])
+		gone = evict_streamed(c, x, tier, bytes);
+	if (!gone)
+		gone = evict_some(c, x, tier, bytes);
+	x->unsought[tier] = !gone && meter_spent(&c->meter);
+	if (gone || x->unsought[tier]) {
 		reclaim_flush(c);
 		return 0; /* or what can go was not looked for to the end */
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
-	return room_comes(c, x, tier) || evict_spares(c, x, tier) ? 0 : -ENOSPC;
-}
-
-/* Lane by lane, from where the walk is: until something left, or it looked at many of one lane. */
-static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
-{
-	uint64_t gone = 0;
-
-	w->lane = w->cursor ? block_lane(x, w->cursor - 1) : 0;
-	do {
-		w->most = FIRST_WALK;
-		if (w->lanes->state[w->tier][w->lane])
-			gone = walk(c, x, w);
-	} while (!gone && !w->cursor && ++w->lane < LANES); /* of a client: any */
-	return gone;
+	if (room_comes(c, x, tier) || evict_spares(c, x, tier))
+		return 0;
+	if (!evict_streamed(c, x, tier, bytes) && !x->streamed_at[tier] && !meter_spent(&c->meter))
+		return -ENOSPC;
+	reclaim_flush(c);
+	return 0;
 }
 
 /*
@@ -536,109 +595,18 @@ static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
 int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
 	struct holding *a = quota_short(c, x, slot, tier);
-	struct walk w = { .lanes = x->former ? x->former : &x->lanes, .tier = tier,
-			  .rank = RANK_KEEP, .account = a, .bytes = bytes, .leads = true,
-			  .awaited = true };
+	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
+			  .leads = true, .awaited = true, .streamed = true,
+			  .cursor = a->cursor[tier] };
 	uint64_t gone;
-	bool whole;
 
 	evict_drain_logs(c);
-	w.cursor = a->cursor[tier] <= x->ix.slots_used ? a->cursor[tier] : 0;
-	if (w.cursor && !x->meta[w.cursor - 1].there[tier].ordered)
-		w.cursor = 0; /* it left; or a client's walk ended in another context */
-	whole = !w.cursor;
-	gone = walk_on(c, x, &w);
-	if (!gone && !w.cursor && !whole)
-		gone = walk_on(c, x, &w); /* nothing is behind where the last one ended */
-	if (!gone && !w.cursor && x->former) {
-		w.lanes = &x->lanes;
-		gone = walk_on(c, x, &w);
-	}
+	gone = walk_around(c, x, &w);
 	a->cursor[tier] = w.cursor;
 	reclaim_flush(c);
 	if (gone || w.cursor || meter_spent(&c->meter))
 		return 0; /* not all of them were looked at */
 	return room_comes(c, x, tier) ? 0 : -ENOSPC;
-}
-
-/* ---- blocks out of NVMe ------------------------------------------------------------------- */
-
-/* A walk over slots for cached blocks on NVMe, up to a rank or of one account. */
-struct nvme_walk {
-	uint64_t bytes; /* wanted */
-	uint32_t rank;
-	bool ends; /* those with blocks behind them stay */
-	const struct holding *account; /* NULL = any */
-};
-
-static bool nvme_may(const struct core *c, const struct context *x, const struct nvme_walk *w,
-		     uint32_t slot)
-{
-	const struct block_use *use = block_use(x, slot);
-	const struct block_meta *m = &x->meta[slot];
-	const struct abi_block *b = index_block(&x->ix, slot);
-
-	return b->state == ABI_BLOCK_COMMITTED && m->persist == PERSIST_CLEAN && !use->hold &&
-	       !(m->flags & BLOCK_DURABLE) && !(w->ends && b->child != ABI_SLOT_NONE) &&
-	       !block_use_is_pinned(use) &&
-	       quota_within(c, x, slot, ABI_TIER_NVME, w->rank) &&
-	       !(w->account && !quota_of(c, x, slot, w->account));
-}
-
-/*
- * The context is at its NVMe quota: its own older blocks go, durable and pinned ones excepted.
- * Slots are handed out in order, so a clock over them is roughly oldest first; from the end of a
- * prefix the walk goes on with what that leaves without a block behind it.
- */
-static uint64_t nvme_clock(struct core *c, struct context *x, const struct nvme_walk *w)
-{
-	uint64_t gone = 0;
-
-	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < w->bytes &&
-			     !meter_spent(&c->meter); n++) {
-		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
-
-		meter_charge_table(&c->meter, n % 8 == 0);
-		while (slot != ABI_SLOT_NONE && gone < w->bytes && !meter_spent(&c->meter) &&
-		       nvme_may(c, x, w, slot)) {
-			uint32_t parent = block_parent(x, slot);
-
-			gone += block_bytes(x, slot);
-			meter_charge(&c->meter, 1);
-			block_drop(c, x, slot);
-			slot = w->ends ? parent : ABI_SLOT_NONE;
-		}
-	}
-	return gone;
-}
-
-static uint64_t nvme_walk(struct core *c, struct context *x, uint64_t bytes, uint32_t rank,
-			  const struct holding *account)
-{
-	struct nvme_walk w = { .bytes = bytes, .rank = rank, .ends = true, .account = account };
-	uint64_t gone = nvme_clock(c, x, &w);
-
-	w.ends = false; /* what is behind those that can go cannot: so be it */
-	return gone ? gone : nvme_clock(c, x, &w);
-}
-
-bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
-{
-	uint64_t gone = 0;
-
-	for (uint32_t rank = 0; rank < RANKS && gone < bytes; rank++)
-		if (quota_ranked(c, x, ABI_TIER_NVME, rank))
-			gone += nvme_walk(c, x, bytes - gone, rank, NULL);
-	return gone > 0;
-}
-
-/* Do the block's accounts allow so many bytes more on NVMe? If not, their own older blocks go. */
-bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes)
-{
-	while (quota_left(c, x, slot, ABI_TIER_NVME) < bytes)
-		if (!nvme_walk(c, x, bytes, RANK_KEEP, quota_short(c, x, slot, ABI_TIER_NVME)))
-			return false;
-	return true;
 }
 
 /* Operator's eviction: as much as can go now. */
