@@ -395,7 +395,7 @@ static void give_all_back(void)
 {
 	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
 	for (uint32_t i = 0; i < 100; i++) {
-		s->loop.turn.now_ns += 100 * MS;
+		s->loop.turn.now_ns += 1000 * MS;
 		turn();
 	}
 }
