@@ -302,6 +302,11 @@ static void test_tenants_think_for_themselves(void **state)
 	assert_true(low <= SECOND && high >= SECOND && high < 10 * SECOND);
 	think_window(host.core, x, 2, &low, &high);
 	assert_true(low > 30 * SECOND && low <= 60 * SECOND && high >= 60 * SECOND);
+	/* Twelve returns are enough to be known by. */
+	for (uint32_t i = 0; i < 12; i++)
+		think_learn(host.core, x, 3, 60 * SECOND);
+	think_window(host.core, x, 3, &low, &high);
+	assert_true(low > 30 * SECOND && high >= 60 * SECOND);
 	/* Nor for one that stands beside it in the table. */
 	for (uint64_t salt = 3; salt < 3 + 2 * THINK_TENANTS / THINK_WAYS; salt++)
 		for (uint32_t i = 0; i < 20; i++)
