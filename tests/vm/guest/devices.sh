@@ -10,9 +10,14 @@ set -euo pipefail
 . tests/vm/store.sh
 lives() { kill -0 "$daemon" || fail "the daemon died: $1"; }
 begin() { start /dev/mapper/drive --set nvme.segment=1MiB --set nvme.discard=off "$@"; }
+# Who meets poison before the daemon does misses the 2 MiB around it: then another client looks.
 right() { # AT_LEAST FIRST WHAT
 	local said
-	said=$("$BUILD/vm/poison" verify "$2") || fail "$3"
+	for _ in {1..50}; do
+		said=$("$BUILD/vm/poison" verify "$2") || fail "$3"
+		[ "${said%% *}" -lt "$1" ] || break
+		sleep 0.2
+	done
 	echo "$said"
 	[ "${said%% *}" -ge "$1" ] || fail "$3"
 }
