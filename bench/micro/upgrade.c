@@ -16,6 +16,7 @@
 #define LIMIT_NS (60 * NS_PER_S)
 #define AFTER_NS (300 * NS_PER_MS)
 #define BURST 32u /* blocks of a put that nobody times */
+#define ROOM (2ull << 30) /* for what is put meanwhile: none of the pool's blocks may leave */
 
 struct upgrading {
 	struct pool *p;
@@ -197,8 +198,8 @@ int bench_upgrade(struct bench *b)
 		.page_bytes = PAGE_BYTES,
 		.blocks = blocks,
 		.blocks_max = 64 * blocks, /* of all rounds */
-		.cxl_bytes = 5ull * blocks * PAGES_PER_BLOCK * PAGE_BYTES,
-		.nvme_bytes = 4ull * blocks * PAGES_PER_BLOCK * PAGE_BYTES,
+		.cxl_bytes = 4ull * blocks * PAGES_PER_BLOCK * PAGE_BYTES + ROOM,
+		.nvme_bytes = 3ull * blocks * PAGES_PER_BLOCK * PAGE_BYTES + ROOM,
 		.set = set,
 	};
 	struct pool p;
