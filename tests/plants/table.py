@@ -120,7 +120,7 @@ bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", 
 bug("streams-keep-a-full-cache", CORE + "place/evict.c",
     "w->streamed ? block_use(x, slot)->streams : 0", "0", "test_core_stream_full")
 bug("streams-fill-a-context", CORE + "op/stream_window.c",
-    "return user_may(c, s) && context_may(c, s);", "return user_may(c, s);",
+    "return user_may(c, s) && context_may(s);", "return user_may(c, s);",
     "test_core_stream_full")
 bug("stream-to-any-tier", CORE + "op/stream.c",
     "\t.generation = true,\n\t.tiers = ABI_MEM_TIERS,", "\t.generation = true,",

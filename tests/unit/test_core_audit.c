@@ -52,25 +52,26 @@ static void put(uint32_t client, uint32_t context, uint32_t n, uint64_t salt, ui
 	assert_true(host_request(&host, client, &sqe));
 }
 
-static void pin(uint32_t client, uint32_t context, uint32_t n)
+/* An operation of block n. */
+static void ask(uint32_t client, uint32_t context, uint32_t n, uint8_t op, uint8_t tier)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .count = 1,
-			       .tier = ABI_TIER_CXL, .arg_bytes = ABI_KEY_BYTES };
+	struct abi_sqe sqe = { .op = op, .flags = ABI_SQE_KEYS, .count = 1, .tier = tier,
+			       .arg_bytes = ABI_KEY_BYTES };
 
 	key_of(n, host.client[client].staging);
 	sqe.context_id = host.context[context].id;
 	assert_true(host_request(&host, client, &sqe));
 }
 
+static void pin(uint32_t client, uint32_t context, uint32_t n)
+{
+	ask(client, context, n, ABI_OP_PIN, ABI_TIER_CXL);
+}
+
 /* A copy of its own from CXL to HBM, of a block that is in CXL. */
 static void fetch(uint32_t client, uint32_t context, uint32_t n)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_FETCH, .flags = ABI_SQE_KEYS, .count = 1,
-			       .tier = ABI_TIER_HBM, .arg_bytes = ABI_KEY_BYTES };
-
-	key_of(n, host.client[client].staging);
-	sqe.context_id = host.context[context].id;
-	assert_true(host_request(&host, client, &sqe));
+	ask(client, context, n, ABI_OP_FETCH, ABI_TIER_HBM);
 }
 
 /* A reader keeps page 0 of the block; then all of its pages are made to leave. */
@@ -214,6 +215,7 @@ static void test_counters_of_a_context(void **state)
 		WRONG(x->retiring[t], "retiring bytes");
 		WRONG(x->moving[t], "moving bytes");
 		WRONG(x->pinned[t], "pinned bytes");
+		WRONG(x->windows[t], "windows of streams");
 	}
 	WRONG(x->uses.entry[0].moving, "held words");
 	WRONG(x->uses.count, "blocks in use");

@@ -81,6 +81,7 @@ struct context {
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	bool unsought[ABI_MEM_TIERS]; /* an event was spent before it was known who can leave */
 	uint32_t streamed_at[ABI_MEM_TIERS]; /* 1 + slot: evict_streamed goes on behind it */
+	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that its streams have */
 	uint64_t gone_token;
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
 	uint64_t detached;                /* places not free yet that no page names any more */

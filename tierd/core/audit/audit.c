@@ -602,26 +602,38 @@ static void audit_window(struct audit *a, const struct stream *s)
 			   s->per_layer, s->window);
 }
 
-/*
- * What windows each user has, also for connections that have ended; and how many users are there.
- */
+/* What windows the streams of a context have, or (NULL) those of an account. */
+static void audit_windows(struct audit *a, const char *who, const struct context *x,
+			  uint32_t account, const uint64_t has[ABI_MEM_TIERS])
+{
+	const struct core *c = a->c;
+	uint64_t grants[ABI_MEM_TIERS] = { 0 };
+
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
+
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			if (s->used && (x ? s->ctx == x : s->account == account))
+				grants[t] += s->grant[t];
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_compare(a, who, "windows of streams", grants[t], has[t]);
+}
+
+/* Of users, also for connections that have ended, and of contexts; and how many users there are. */
 static void audit_users(struct audit *a)
 {
 	const struct core *c = a->c;
 	uint64_t users = 0;
 
 	for (uint32_t i = 0; i < c->accounts.high; i++) {
-		uint64_t grants[ABI_MEM_TIERS] = { 0 };
-
 		users += c->accounts.table[i].connections > 0;
-		for (uint32_t k = 0; k < c->streams.high; k++)
-			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-				if (c->streams.table[k].used && c->streams.table[k].account == i)
-					grants[t] += c->streams.table[k].grant[t];
-		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-			audit_compare(a, "a user", "windows of streams", grants[t],
-				      c->accounts.table[i].windows[t]);
+		audit_windows(a, "a user", NULL, i, c->accounts.table[i].windows);
 	}
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i])
+			audit_windows(a, c->context[i]->spec.name, c->context[i], 0,
+				      c->context[i]->windows);
 	audit_compare(a, "host", "users", users, c->accounts.users);
 }
 

@@ -60,17 +60,6 @@ static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier
 	return min_u64(all < pool ? pool - all : 0, has < most ? most - has : 0);
 }
 
-/* What the streams of its context have. */
-static uint64_t context_has(const struct core *c, const struct stream *s, uint32_t tier)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < c->streams.high; i++)
-		if (c->streams.table[i].used && c->streams.table[i].ctx == s->ctx)
-			bytes += c->streams.table[i].grant[tier];
-	return bytes;
-}
-
 /* Bytes of a layer of one block. */
 static uint64_t layer_of_block(const struct stream *s, uint32_t layer)
 {
@@ -183,9 +172,10 @@ static void set_window(struct stream *s)
 
 static void grant(struct core *c, struct stream *s, uint32_t tier, uint64_t bytes)
 {
-	assert(user_has(c, s, tier) >= s->grant[tier]);
+	assert(user_has(c, s, tier) >= s->grant[tier] && s->ctx->windows[tier] >= s->grant[tier]);
 	c->streams.grants[tier] += bytes - s->grant[tier]; /* modulo 2^64 */
 	c->accounts.table[s->account].windows[tier] += bytes - s->grant[tier];
+	s->ctx->windows[tier] += bytes - s->grant[tier];
 	s->grant[tier] = bytes;
 	c->streams.aside[tier] = max_u64(c->streams.aside[tier], c->streams.grants[tier]);
 	c->streams.idle_ns = c->now_ns + ASIDE_NS;
@@ -215,10 +205,10 @@ static bool user_may(const struct core *c, const struct stream *s)
 }
 
 /* The same of its context. Its quota may have become smaller than the need since. */
-static bool context_may(const struct core *c, const struct stream *s)
+static bool context_may(const struct stream *s)
 {
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
-		uint64_t has = context_has(c, s, tier);
+		uint64_t has = s->ctx->windows[tier];
 
 		if (has && has + s->need > s->ctx->plan.quota[tier] / 2)
 			return false;
@@ -231,14 +221,14 @@ static bool fits(const struct core *c, const struct stream *s)
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
 		if (c->streams.grants[tier] + s->need > pool_bytes(c, tier))
 			return false;
-	return user_may(c, s) && context_may(c, s);
+	return user_may(c, s) && context_may(s);
 }
 
 /* Would it help one that waits if this one gave back? Not what waits for its user, or context. */
 static bool helps(const struct core *c, const struct stream *s, const struct stream *waiting)
 {
 	return (waiting->account == s->account || user_may(c, waiting)) &&
-	       (waiting->ctx == s->ctx || context_may(c, waiting));
+	       (waiting->ctx == s->ctx || context_may(waiting));
 }
 
 static bool others_wait(const struct core *c, const struct stream *s)
@@ -278,8 +268,9 @@ static void hurry_others(struct core *c, const struct stream *waiting)
 {
 	uint64_t end = c->now_ns + BEYOND_NS;
 
-	for (uint32_t i = 0; user_may(c, waiting) && context_may(c, waiting) &&
-			     i < c->streams.high; i++) {
+	if (!user_may(c, waiting) || !context_may(waiting))
+		return;
+	for (uint32_t i = 0; i < c->streams.high; i++) {
 		struct stream *s = &c->streams.table[i];
 
 		if (s->used && s->request && s->account != waiting->account &&
