@@ -28,7 +28,7 @@ PLANTS = {
     "keep-served-after-its-end": ("proto_keep.c", "else if (now_ns >= k->ends_ns)", "else if (0)"),
     "keep-of-another-epoch": ("proto_keep.c", "if (!publishes)", "if (0)"),
     "keep-never-ends": (
-        "proto_keep.c", "k->ends_ns = k->sent_ns + lasts_ns;", "k->ends_ns = UINT64_MAX;"),
+        "proto_keep.c", "k->ends_ns = k->sent_ns + grant_lasts(m);", "k->ends_ns = UINT64_MAX;"),
     "keep-word-of-one-that-fell": (
         "proto_keep.c", "if (!intact)\n\t\tout->error = -ESTALE;\n\telse if", "if"),
     # peers

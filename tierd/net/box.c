@@ -50,10 +50,8 @@ static int exchange(struct conn *c, const struct offer *o, uint64_t until_ns)
 	int rc = conn_send_message(c, &o->m.header, until_ns);
 
 	if (rc == 0)
-		rc = conn_message(c, until_ns);
-	if (rc)
-		return rc;
-	return m->header.type == NET_TAKEN && m->id == o->m.id ? 0 : -EPROTO;
+		rc = conn_expect(c, NET_TAKEN, until_ns);
+	return rc || m->id == o->m.id ? rc : -EPROTO;
 }
 
 /* What it answers is its own affair (B2). */

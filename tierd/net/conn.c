@@ -235,6 +235,13 @@ int conn_message(struct conn *c, uint64_t deadline_ns)
 	return net_check(h, h->length) == (int64_t)h->length ? 0 : -EPROTO;
 }
 
+int conn_expect(struct conn *c, uint16_t type, uint64_t deadline_ns)
+{
+	int rc = conn_message(c, deadline_ns);
+
+	return rc || conn_got(c)->type == type ? rc : -EPROTO;
+}
+
 bool conn_readable(struct conn *c)
 {
 	struct pollfd p[] = { { .fd = c->fd, .events = POLLIN },
@@ -416,12 +423,10 @@ static int send_hello(struct conn *c, const struct conn_self *self, uint64_t dea
 static int take_hello(struct conn *c, uint64_t deadline_ns)
 {
 	const struct net_hello *m = (const void *)c->message;
-	int rc = conn_message(c, deadline_ns);
+	int rc = conn_expect(c, NET_HELLO, deadline_ns);
 
 	if (rc)
 		return rc;
-	if (m->header.type != NET_HELLO)
-		return -EPROTO;
 	if (c->ssl && strcmp(c->peer, m->name) != 0)
 		return -EACCES; /* a certificate of another host */
 	memcpy(c->peer, m->name, sizeof(c->peer));

@@ -81,6 +81,8 @@ int conn_send_fd(struct conn *c, const struct net_header *m, int fd, uint64_t de
 int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadline_ns);
 /* The next message, checked (net_check); it lies in c->message until the next call. */
 int conn_message(struct conn *c, uint64_t deadline_ns);
+/* The same where only one type may come: -EPROTO another one. */
+int conn_expect(struct conn *c, uint16_t type, uint64_t deadline_ns);
 /* Bytes behind a message, into count places. */
 int conn_read(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
 /*

@@ -77,9 +77,8 @@ static void receive(struct finding *f, uint32_t place)
 	if (!f->c[place])
 		return;
 	m = (const void *)f->c[place]->message;
-	rc = conn_message(f->c[place], f->until_ns);
-	if (rc == 0 && (m->header.type != NET_HELD || m->id != f->find.m.id ||
-			m->count != fill(f, place)))
+	rc = conn_expect(f->c[place], NET_HELD, f->until_ns);
+	if (rc == 0 && (m->id != f->find.m.id || m->count != fill(f, place)))
 		rc = -EPROTO;
 	if (rc) {
 		failed(f, place, rc);

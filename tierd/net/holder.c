@@ -189,8 +189,7 @@ static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *
 	g->begun_ns = time_now_ns();
 	g->until_ns = g->begun_ns +
 		      (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
-	/* Never before a page that an engine here waits for. */
-	g->klass = m->klass == TIER_CLASS_DEMAND ? TIER_CLASS_DEADLINE : m->klass;
+	g->klass = class_of_hosts(m->klass);
 	g->reattached = node_reattached(h->n);
 	g->cold = cold == g->blocks;
 	return cold ? stream_open(g, 0) : 0;
@@ -229,9 +228,7 @@ static int answer_ask(struct holder *h, const struct net_ask *m)
 
 static bool intact(struct holder *h, const struct grant *g)
 {
-	return share_stands(h->n, g->share) &&
-	       tier_context_epoch(g->share->c) == g->serve.epoch &&
-	       node_reattached(h->n) == g->reattached;
+	return share_intact(h->n, g->share, g->serve.epoch, g->reattached);
 }
 
 /* ---- pages --------------------------------------------------------------------------------- */

@@ -88,8 +88,7 @@ static int64_t begin(struct standing *s, const struct net_ask *m)
 	rc = tier_reader_open(s->n->t, &s->reader);
 	if (rc)
 		return rc == -EAGAIN ? -EBUSY : rc;
-	/* Never before a page that an engine here waits for. */
-	s->klass = m->klass == TIER_CLASS_DEMAND ? TIER_CLASS_DEADLINE : m->klass;
+	s->klass = class_of_hosts(m->klass);
 	s->reattached = node_reattached(s->n);
 	return match(s, m);
 }
@@ -127,9 +126,7 @@ int keep_begin(struct node *n, struct conn *c, uint32_t place, struct standing *
 
 static bool intact(struct standing *s)
 {
-	return share_stands(s->n, s->share) &&
-	       tier_context_epoch(s->share->c) == s->kept.epoch &&
-	       node_reattached(s->n) == s->reattached;
+	return share_intact(s->n, s->share, s->kept.epoch, s->reattached);
 }
 
 /* Lease what is in memory: how many are not. */

@@ -82,10 +82,9 @@ static bool receive(struct round *r, uint32_t i, uint32_t count)
 {
 	struct asked *a = &r->asked[i];
 	const struct net_found *m = (const void *)a->c->message;
-	int rc = conn_message(a->c, r->deadline_ns);
+	int rc = conn_expect(a->c, NET_FOUND, r->deadline_ns);
 
-	if (rc == 0 && (m->header.type != NET_FOUND || m->id != r->m.id || m->found > count ||
-			m->cold > m->found))
+	if (rc == 0 && (m->id != r->m.id || m->found > count || m->cold > m->found))
 		rc = -EPROTO;
 	if (rc) {
 		failed(r, i, rc);

@@ -165,6 +165,11 @@ bool share_stands(struct node *n, struct share *s);
 /* The context that a host's question means, held, where blocks may be granted: share_grants(). */
 int share_asked(struct node *n, const char *host, const uint8_t digest[32], uint64_t epoch,
 		uint64_t deleted, struct share **out);
+/*
+ * Has what was granted stood until now: shared, of that epoch, in that life of the tierd behind us
+ * (node_reattached)?
+ */
+bool share_intact(struct node *n, struct share *s, uint64_t epoch, uint64_t reattached);
 /* May blocks of this epoch be granted to who has done so many deletions? 0 or -ESTALE. */
 int share_grants(struct node *n, struct share *s, uint64_t epoch, uint64_t deleted);
 /* May what was asked for under these be published? Then p has one more put that is not settled. */
@@ -281,6 +286,12 @@ void visitor_end(struct visitor *v);
 void *holder_run(void *visitor);
 void *local_run(void *visitor);
 
+/* A host's pages never come before one that an engine here waits for. */
+static inline uint32_t class_of_hosts(uint32_t klass)
+{
+	return klass == TIER_CLASS_DEMAND ? TIER_CLASS_DEADLINE : klass;
+}
+
 /* ---- keep.c -------------------------------------------------------------------------------- */
 
 /* A standing grant of a connection. */
@@ -351,12 +362,12 @@ struct far {
 	} part[ABI_PARTS_MAX];
 };
 
+/* Memory that is ours to write, and a descriptor for an engine that may read it alone. */
+int far_memory(uint64_t bytes, void **out, int *for_reading);
 /*
  * Memory for at most so many blocks behind those that are here. -EBUSY: there are as many streams
  * as pullers; -E2BIG: not one block fits (--streams).
  */
-/* Memory that is ours to write, and a descriptor for an engine that may read it alone. */
-int far_memory(uint64_t bytes, void **out, int *for_reading);
 int far_open(struct node *n, const struct wanted *w, uint32_t blocks, struct far **out);
 void far_close(struct node *n, struct far *f);
 void far_wait_gone(struct far *f);

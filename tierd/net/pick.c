@@ -89,9 +89,7 @@ static int ask(struct picker *p, uint64_t until_ns)
 	until_ns = answer_until(until_ns);
 	rc = conn_send(p->c, iov, 2, until_ns);
 	if (rc == 0)
-		rc = conn_message(p->c, until_ns);
-	if (rc == 0 && conn_got(p->c)->type != NET_GRANT)
-		rc = -EPROTO;
+		rc = conn_expect(p->c, NET_GRANT, until_ns);
 	if (rc)
 		return lost(p, rc);
 	rc = keep_granted(&p->keep, (const void *)p->c->message);
@@ -197,9 +195,7 @@ static int exchange(struct picker *p, uint64_t until_ns, int *over)
 	p->ask.m.wait_ns = until_ns > now ? until_ns - now : 0;
 	rc = conn_send(p->c, iov, 2, until_ns);
 	if (rc == 0)
-		rc = conn_message(p->c, until_ns);
-	if (rc == 0)
-		rc = conn_got(p->c)->type == NET_PICKED ? 0 : -EPROTO;
+		rc = conn_expect(p->c, NET_PICKED, until_ns);
 	if (rc)
 		return rc;
 	*over = keep_picked(&p->keep, (const void *)p->c->message);
@@ -207,9 +203,7 @@ static int exchange(struct picker *p, uint64_t until_ns, int *over)
 		return *over == -EPROTO ? *over : 0;
 	rc = receive(p, until_ns);
 	if (rc == 0)
-		rc = conn_message(p->c, until_ns);
-	if (rc == 0)
-		rc = conn_got(p->c)->type == NET_WHOLE ? 0 : -EPROTO;
+		rc = conn_expect(p->c, NET_WHOLE, until_ns);
 	if (rc)
 		return rc;
 	*over = keep_whole(&p->keep, (const void *)p->c->message,

@@ -10,10 +10,46 @@
 #include "libtier/base/crc32c.h"
 #include "tierd/net/proto.h"
 
-static void header(struct net_header *h, uint16_t type, size_t length)
+void message_header(struct net_header *h, uint16_t type, size_t length)
 {
 	*h = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION, .type = type };
 	h->length = (uint32_t)length;
+}
+
+static uint64_t at_most(uint64_t wait_ns)
+{
+	return wait_ns < SERVE_WAIT_MAX_NS ? wait_ns : SERVE_WAIT_MAX_NS;
+}
+
+uint64_t grant_say(struct net_grant *out, const struct net_ask *m, const struct shape *s,
+		   uint32_t blocks)
+{
+	assert(blocks <= m->count);
+	message_header(&out->header, NET_GRANT, sizeof(*out));
+	out->id = m->id;
+	out->blocks = blocks;
+	if (!blocks)
+		return 0;
+	out->layers = s->layers;
+	out->bytes = blocks * s->block_bytes;
+	out->duration_ns = at_most(m->wait_ns);
+	return out->duration_ns;
+}
+
+int64_t grant_blocks(const struct net_grant *m, const struct shape *s, uint32_t asked)
+{
+	if (m->blocks > asked)
+		return -EPROTO;
+	if (m->error || !m->blocks)
+		return 0;
+	if (m->layers != s->layers || m->bytes != m->blocks * s->block_bytes)
+		return -EPROTO;
+	return m->blocks;
+}
+
+uint64_t grant_lasts(const struct net_grant *m)
+{
+	return at_most(m->duration_ns);
 }
 
 uint32_t page_crc(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, const struct shape_page *page,
@@ -71,7 +107,7 @@ void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t
 	p->cursor = (struct cursor){ 0 };
 	p->copied = 0;
 	p->error = 0;
-	header(&m->header, NET_ASK, sizeof(*m) + p->asked * NET_KEY_BYTES);
+	message_header(&m->header, NET_ASK, sizeof(*m) + p->asked * NET_KEY_BYTES);
 	m->id = p->id;
 	m->epoch = p->epoch;
 	m->count = p->asked;
@@ -86,18 +122,17 @@ static void over(struct pull *p, int error)
 
 int pull_granted(struct pull *p, const struct net_grant *m)
 {
-	if (p->state != PULL_ASKED || m->id != p->id || m->blocks > p->asked)
+	int64_t blocks = p->state == PULL_ASKED && m->id == p->id ?
+				 grant_blocks(m, p->shape, p->asked) : -EPROTO;
+
+	if (blocks < 0)
 		return -EPROTO;
-	if (m->error || !m->blocks) {
+	if (!blocks) {
 		over(p, m->error ? m->error : -ENODATA);
 		return 0;
 	}
-	if (m->layers != p->shape->layers || m->bytes != m->blocks * p->shape->block_bytes)
-		return -EPROTO;
-	p->blocks = m->blocks;
-	/* Counted from before the ASK: it is over here before it is over there (N2). */
-	p->ends_ns = p->sent_ns + (m->duration_ns < SERVE_WAIT_MAX_NS ? m->duration_ns :
-									SERVE_WAIT_MAX_NS);
+	p->blocks = (uint32_t)blocks;
+	p->ends_ns = p->sent_ns + grant_lasts(m);
 	p->state = PULL_PAGES;
 	return 0;
 }
@@ -130,7 +165,7 @@ int pull_at(struct pull *p, const struct net_at *m, uint64_t now_ns, struct curs
 void pull_copied(struct pull *p, struct net_word *m)
 {
 	*m = (struct net_word){ .id = p->id, .number = ++p->copied };
-	header(&m->header, NET_COPIED, sizeof(*m));
+	message_header(&m->header, NET_COPIED, sizeof(*m));
 }
 
 int pull_ended(struct pull *p, const struct net_word *m)
@@ -166,21 +201,15 @@ uint32_t pull_layers(const struct pull *p, bool publishes, uint64_t now_ns)
 void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *shape,
 		 struct net_grant *out, uint64_t now_ns)
 {
-	uint64_t wait_ns = m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS;
 	uint32_t blocks = s->blocks;
+	uint64_t lasts_ns = grant_say(out, m, shape, blocks);
 
-	assert(s->state == SERVE_FREE && blocks <= m->count);
-	header(&out->header, NET_GRANT, sizeof(*out));
-	out->id = m->id;
-	out->blocks = blocks;
+	assert(s->state == SERVE_FREE);
 	if (!blocks)
 		return;
-	out->layers = shape->layers;
-	out->bytes = blocks * shape->block_bytes;
-	out->duration_ns = wait_ns;
 	*s = (struct serve){ .state = SERVE_PAGES, .shape = shape, .id = m->id, .blocks = blocks,
 			     .epoch = m->epoch, .began_ns = now_ns,
-			     .ends_ns = now_ns + wait_ns };
+			     .ends_ns = now_ns + lasts_ns };
 	skip_empty(&s->cursor, shape, blocks);
 }
 
@@ -190,7 +219,7 @@ bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at)
 	*at = s->cursor;
 	*m = (struct net_pages){ .id = s->id, .layer = at->layer, .first = at->at };
 	m->count = cursor_frame(&s->cursor, s->shape, s->blocks, &m->bytes);
-	header(&m->header, NET_PAGES, sizeof(*m) + m->count * sizeof(uint32_t));
+	message_header(&m->header, NET_PAGES, sizeof(*m) + m->count * sizeof(uint32_t));
 	if (cursor_over(&s->cursor, s->shape))
 		s->state = SERVE_SENT;
 	return s->state == SERVE_PAGES;
@@ -199,7 +228,7 @@ bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at)
 void serve_at(struct serve *s, const struct net_pages *m, uint64_t offset, struct net_at *at)
 {
 	*at = (struct net_at){ .pages = *m, .offset = offset };
-	header(&at->pages.header, NET_AT, sizeof(*at) + m->count * sizeof(uint32_t));
+	message_header(&at->pages.header, NET_AT, sizeof(*at) + m->count * sizeof(uint32_t));
 	s->told++;
 }
 
@@ -225,7 +254,7 @@ void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t no
 {
 	assert(serve_over(s));
 	*out = (struct net_word){ .id = s->id };
-	header(&out->header, NET_WHOLE, sizeof(*out));
+	message_header(&out->header, NET_WHOLE, sizeof(*out));
 	if (!intact || s->lapsed)
 		out->error = -ESTALE;
 	else if (now_ns >= s->ends_ns)
@@ -237,7 +266,7 @@ void serve_end(struct serve *s, int error, struct net_word *out)
 {
 	assert(s->state == SERVE_PAGES || s->state == SERVE_SENT);
 	*out = (struct net_word){ .id = s->id, .error = error };
-	header(&out->header, NET_END, sizeof(*out));
+	message_header(&out->header, NET_END, sizeof(*out));
 	s->state = SERVE_FREE;
 }
 

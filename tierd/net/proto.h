@@ -2,7 +2,7 @@
 /*
  * The protocol between hosts as pure state: messages and times come in as arguments, verdicts and
  * messages to send go out. No clock, no socket, no libtier, no allocation: a simulator can run any
- * number of hosts of it. Who calls it (requester.c, holder.c, members.c) moves the bytes.
+ * number of hosts of it. Who calls it (pull.c, holder.c, members.c) moves the bytes.
  *
  * R1  A remote hit is verified: key, epoch and CRC of every page, and the holder's word WHOLE.
  * R2  What is known of others is a hint: stale is a miss.
@@ -66,6 +66,19 @@ struct cursor {
 /* How many pages the next frame has, and their bytes; moves the cursor behind it. 0: it is over. */
 uint32_t cursor_frame(struct cursor *c, const struct shape *s, uint32_t blocks, uint32_t *bytes);
 
+/* ---- of both kinds of grant: all pages, or single ones (keep.h) ------------------------------ */
+
+#define SERVE_WAIT_MAX_NS (60ull * 1000 * 1000 * 1000) /* a grant's longest life */
+
+void message_header(struct net_header *h, uint16_t type, size_t length);
+/* GRANT of so many blocks; 0: it has an error. Returns how long it lasts. */
+uint64_t grant_say(struct net_grant *out, const struct net_ask *m, const struct shape *s,
+		   uint32_t blocks);
+/* What it is of, where `asked` blocks were asked for; 0: none. -EPROTO: the answer cannot be. */
+int64_t grant_blocks(const struct net_grant *m, const struct shape *s, uint32_t asked);
+/* Counted from before it was asked for, it is over here before it is over there (N2). */
+uint64_t grant_lasts(const struct net_grant *m);
+
 /* ---- requester: one pull of some blocks from one holder ------------------------------------- */
 
 /* CAME: all pages did, and what is awaited is the holder's word. */
@@ -116,8 +129,6 @@ struct serve {
 	bool lapsed;     /* one of them was not kept */
 	struct cursor cursor;
 };
-
-#define SERVE_WAIT_MAX_NS (60ull * 1000 * 1000 * 1000) /* a grant's longest life */
 
 /* Grant `blocks` of what was asked for (0: refuse with error); `out` becomes the answer. */
 void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *shape,

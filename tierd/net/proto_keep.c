@@ -5,12 +5,6 @@
 
 #include "tierd/net/keep.h"
 
-static void header(struct net_header *h, uint16_t type, size_t length)
-{
-	*h = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION, .type = type };
-	h->length = (uint32_t)length;
-}
-
 const struct shape_page *keep_page(const struct shape *s, uint32_t blocks,
 				   const struct net_pick_page *p)
 {
@@ -26,7 +20,7 @@ void keep_ask(struct keep *k, const struct shape *s, uint64_t wait_ns, struct ne
 	k->state = KEEP_ASKED;
 	k->shape = s;
 	k->sent_ns = now_ns;
-	header(&m->header, NET_KEEP, sizeof(*m) + k->asked * NET_KEY_BYTES);
+	message_header(&m->header, NET_KEEP, sizeof(*m) + k->asked * NET_KEY_BYTES);
 	m->id = ++k->id;
 	m->epoch = k->epoch;
 	m->deleted = k->deleted;
@@ -42,16 +36,15 @@ static int over(struct keep *k, int error)
 
 int keep_granted(struct keep *k, const struct net_grant *m)
 {
-	uint64_t lasts_ns = m->duration_ns < SERVE_WAIT_MAX_NS ? m->duration_ns : SERVE_WAIT_MAX_NS;
+	int64_t blocks = k->state == KEEP_ASKED && m->id == k->id ?
+				 grant_blocks(m, k->shape, k->asked) : -EPROTO;
 
-	if (k->state != KEEP_ASKED || m->id != k->id || m->blocks > k->asked)
+	if (blocks < 0)
 		return -EPROTO;
-	if (m->error || !m->blocks)
+	if (!blocks)
 		return over(k, m->error && m->error != -EPROTO ? m->error : -ENODATA);
-	if (m->layers != k->shape->layers || m->bytes != m->blocks * k->shape->block_bytes)
-		return -EPROTO;
-	k->blocks = m->blocks;
-	k->ends_ns = k->sent_ns + lasts_ns; /* from before the KEEP: N2 */
+	k->blocks = (uint32_t)blocks;
+	k->ends_ns = k->sent_ns + grant_lasts(m);
 	k->state = KEEP_OPEN;
 	return 0;
 }
@@ -64,7 +57,7 @@ bool keep_lasts(const struct keep *k, uint64_t until_ns)
 void keep_pick(struct keep *k, struct net_pick *m)
 {
 	assert(k->state == KEEP_OPEN && k->count > 0 && k->count <= NET_FRAME_PAGES_MAX);
-	header(&m->header, NET_PICK, sizeof(*m) + k->count * sizeof(struct net_pick_page));
+	message_header(&m->header, NET_PICK, sizeof(*m) + k->count * sizeof(struct net_pick_page));
 	m->id = ++k->id;
 	m->count = k->count;
 	m->reserved = 0;
@@ -110,20 +103,12 @@ int keep_whole(struct keep *k, const struct net_word *m, bool publishes, uint64_
 void kept_grant(struct kept *k, const struct net_ask *m, const struct shape *s, uint32_t blocks,
 		struct net_grant *out, uint64_t now_ns)
 {
-	uint64_t wait_ns = m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS;
+	uint64_t lasts_ns = grant_say(out, m, s, blocks);
 
-	assert(blocks <= m->count);
 	*k = (struct kept){ 0 };
-	header(&out->header, NET_GRANT, sizeof(*out));
-	out->id = m->id;
-	out->blocks = blocks;
-	if (!blocks)
-		return;
-	out->layers = s->layers;
-	out->bytes = blocks * s->block_bytes;
-	out->duration_ns = wait_ns;
-	*k = (struct kept){ .open = true, .shape = s, .epoch = m->epoch, .blocks = blocks,
-			    .ends_ns = now_ns + wait_ns };
+	if (blocks)
+		*k = (struct kept){ .open = true, .shape = s, .epoch = m->epoch, .blocks = blocks,
+				    .ends_ns = now_ns + lasts_ns };
 }
 
 int kept_pick(struct kept *k, const struct net_pick *m, bool intact, uint64_t now_ns)
@@ -158,13 +143,13 @@ void kept_picked(const struct kept *k, const struct net_pick *m, int error,
 	for (uint32_t i = 0; i < out->count; i++)
 		if (!got[i].error)
 			out->bytes += keep_page(k->shape, k->blocks, &page[i])->bytes;
-	header(&out->header, NET_PICKED, sizeof(*out) + out->count * sizeof(*got));
+	message_header(&out->header, NET_PICKED, sizeof(*out) + out->count * sizeof(*got));
 }
 
 void kept_whole(struct kept *k, bool intact, struct net_word *out, uint64_t now_ns)
 {
 	*out = (struct net_word){ .id = k->id };
-	header(&out->header, NET_WHOLE, sizeof(*out));
+	message_header(&out->header, NET_WHOLE, sizeof(*out));
 	if (!intact)
 		out->error = -ESTALE;
 	else if (now_ns >= k->ends_ns)

@@ -672,9 +672,7 @@ static int path_ask(struct job *j, bool ends)
 		return 0; /* the holder was not told: it sends pages */
 	rc = conn_send_message(j->conn, &m.header, until_ns);
 	if (rc == 0)
-		rc = conn_message(j->conn, until_ns);
-	if (rc == 0 && conn_got(j->conn)->type != NET_PATH)
-		rc = -EPROTO;
+		rc = conn_expect(j->conn, NET_PATH, until_ns);
 	if (rc || ends)
 		return rc;
 	error = theirs->error ? theirs->error : verbs_connect(j->conn->verbs, theirs);

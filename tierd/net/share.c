@@ -434,6 +434,12 @@ bool share_stands(struct node *n, struct share *s)
 	return agreed_stands(&n->agree, &s->agreed, time_now_ns());
 }
 
+bool share_intact(struct node *n, struct share *s, uint64_t epoch, uint64_t reattached)
+{
+	return share_stands(n, s) && tier_context_epoch(s->c) == epoch &&
+	       node_reattached(n) == reattached;
+}
+
 int share_asked(struct node *n, const char *host, const uint8_t digest[32], uint64_t epoch,
 		uint64_t deleted, struct share **out)
 {

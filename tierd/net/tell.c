@@ -135,12 +135,9 @@ static int say(struct teller *t, uint32_t place)
 static int hear(struct teller *t, uint32_t place)
 {
 	const struct net_held *held = (const void *)t->conn[place]->message;
-	int rc = conn_message(t->conn[place], t->until_ns);
+	int rc = conn_expect(t->conn[place], NET_HELD, t->until_ns);
 
-	if (rc)
-		return rc;
-	return held->header.type == NET_HELD && held->id == t->batch[place].m.id && !held->count ?
-		       0 : -EPROTO;
+	return rc || (held->id == t->batch[place].m.id && !held->count) ? rc : -EPROTO;
 }
 
 static void said(struct teller *t, uint32_t place)
