@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "libtier/base/atomic.h"
 #include "libtier/base/cleanup.h"
@@ -45,21 +44,6 @@ static void lay_out(struct tier_far *f, const tier_geometry *g)
 	f->part_count = n;
 }
 
-static int map_line(struct tier_far *f, int fd)
-{
-	struct stat st;
-	void *at;
-
-	f->bytes = NET_FAR_LINE + f->blocks * f->block_bytes;
-	if (fstat(fd, &st) || (uint64_t)st.st_size < f->bytes)
-		return error_note(-EPROTO, "hosts: a stream's memory is too short");
-	at = mmap(NULL, f->bytes, PROT_READ, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED)
-		return error_set(-errno, "hosts: a stream's memory: %s", strerror(errno));
-	f->line = at;
-	return 0;
-}
-
 static void drop(struct tier_far *f)
 {
 	if (!f)
@@ -71,62 +55,38 @@ static void drop(struct tier_far *f)
 	free(f);
 }
 
-/* The first word; *passed: the memory, if anything comes. */
-static int begin(struct tier_far *f, struct tier *t, const struct net_want *m, int *passed,
-		 struct tier_hosts *out)
-{
-	uint64_t until_ns = m->deadline_ns + HOSTS_GRACE_NS;
-	union hosts_answer answer;
-	int rc;
-
-	f->deadline_ns = m->deadline_ns;
-	f->fd = hosts_open(t->path, until_ns);
-	rc = f->fd < 0 ? f->fd : hosts_send(f->fd, &m->header, until_ns);
-	if (rc == 0)
-		rc = hosts_receive(f->fd, &answer, passed, until_ns);
-	if (rc)
-		return rc;
-	if (answer.header.type != NET_PLACED || answer.placed.local > answer.placed.usable ||
-	    answer.placed.usable > m->count)
-		return error_note(-EPROTO, "hosts: a stream does not begin like one");
-	if (answer.placed.error)
-		return error_set(answer.placed.error, "hosts: %s", answer.placed.text);
-	f->blocks = *passed < 0 ? 0 : answer.placed.usable - answer.placed.local;
-	hosts_tell(out, &answer.placed);
-	return 0;
-}
-
 int64_t tier_far_open(tier_context *c, const tier_key *keys, uint32_t count,
 		      const struct tier_hosts_options *options, struct tier_hosts *out,
 		      tier_far **to)
 {
-	struct net_want *m CLEANUP_FREE = NULL;
-	int passed CLEANUP_CLOSE = -1;
+	struct hosts_begun begun CLEANUP(hosts_begun_close) = { NET_STREAM, -1, -1, 0 };
+	const void *line = NULL;
 	struct tier_far *f;
+	int64_t blocks;
 	int rc;
 
 	if (!out || !to)
 		return error_note(-EINVAL, "tier_far_open: out or f is NULL");
 	*to = NULL;
-	rc = hosts_check_out(out);
-	if (rc == 0)
-		rc = hosts_want(c, keys, count, options, NET_STREAM, &m);
-	if (rc)
-		return rc;
+	blocks = hosts_begin(c, keys, count, options, out, &begun);
+	if (blocks <= 0)
+		return blocks;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return error_note(-ENOMEM, "hosts: out of memory");
-	f->fd = -1;
+	f->fd = take_fd(&begun.fd);
+	f->deadline_ns = begun.deadline_ns;
+	f->blocks = (uint32_t)blocks;
 	lay_out(f, tier_context_geometry(c));
-	rc = begin(f, c->t, m, &passed, out);
-	if (rc == 0 && f->blocks)
-		rc = map_line(f, passed);
-	if (rc || !f->blocks) {
+	f->bytes = NET_FAR_LINE + f->blocks * f->block_bytes;
+	rc = hosts_map(begun.memory, f->bytes, &line);
+	f->line = line;
+	if (rc) {
 		drop(f);
 		return rc;
 	}
 	*to = f;
-	return f->blocks;
+	return blocks;
 }
 
 uint32_t tier_far_ready(const tier_far *f)

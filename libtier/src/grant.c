@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
@@ -19,7 +18,7 @@
 
 struct tier_grant {
 	int fd; /* to tierd-net */
-	const uint8_t *window;
+	const void *window;
 	const tier_geometry *g;
 	uint32_t blocks;
 	uint64_t id; /* of the last PICK */
@@ -40,75 +39,34 @@ static void drop(struct tier_grant *g)
 	free(g);
 }
 
-static int map_window(struct tier_grant *g, int fd)
-{
-	struct stat st;
-	void *at;
-
-	if (fstat(fd, &st) || st.st_size < (off_t)NET_PICK_BYTES)
-		return error_note(-EPROTO, "hosts: a grant's memory is too short");
-	at = mmap(NULL, NET_PICK_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED)
-		return error_set(-errno, "hosts: a grant's memory: %s", strerror(errno));
-	g->window = at;
-	return 0;
-}
-
-/* The first word; *passed: the memory, if there is anything to read. */
-static int begin(struct tier_grant *g, struct tier *t, const struct net_want *m, int *passed,
-		 struct tier_hosts *out)
-{
-	uint64_t until_ns = m->deadline_ns + HOSTS_GRACE_NS;
-	const struct net_placed *placed = &g->answer.placed;
-	int rc;
-
-	g->fd = hosts_open(t->path, until_ns);
-	rc = g->fd < 0 ? g->fd : hosts_send(g->fd, &m->header, until_ns);
-	if (rc == 0)
-		rc = hosts_receive(g->fd, &g->answer, passed, until_ns);
-	if (rc)
-		return rc;
-	if (placed->header.type != NET_PLACED || placed->local > placed->usable ||
-	    placed->usable > m->count)
-		return error_note(-EPROTO, "hosts: a grant does not begin like one");
-	if (placed->error)
-		return error_set(placed->error, "hosts: %s", placed->text);
-	g->blocks = *passed < 0 ? 0 : placed->usable - placed->local;
-	hosts_tell(out, placed);
-	return 0;
-}
-
 int64_t tier_grant_open(tier_context *c, const tier_key *keys, uint32_t count,
 			const struct tier_hosts_options *options, struct tier_hosts *out,
 			tier_grant **to)
 {
-	struct net_want *m CLEANUP_FREE = NULL;
-	int passed CLEANUP_CLOSE = -1;
+	struct hosts_begun begun CLEANUP(hosts_begun_close) = { NET_OPEN, -1, -1, 0 };
 	struct tier_grant *g;
+	int64_t blocks;
 	int rc;
 
 	if (!out || !to)
 		return error_note(-EINVAL, "tier_grant_open: out or g is NULL");
 	*to = NULL;
-	rc = hosts_check_out(out);
-	if (rc == 0)
-		rc = hosts_want(c, keys, count, options, NET_OPEN, &m);
-	if (rc)
-		return rc;
+	blocks = hosts_begin(c, keys, count, options, out, &begun);
+	if (blocks <= 0)
+		return blocks;
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return error_note(-ENOMEM, "hosts: out of memory");
-	g->fd = -1;
+	g->fd = take_fd(&begun.fd);
 	g->g = tier_context_geometry(c);
-	rc = begin(g, c->t, m, &passed, out);
-	if (rc == 0 && g->blocks)
-		rc = map_window(g, passed);
-	if (rc || !g->blocks) {
+	g->blocks = (uint32_t)blocks;
+	rc = hosts_map(begun.memory, NET_PICK_BYTES, &g->window);
+	if (rc) {
 		drop(g);
 		return rc;
 	}
 	*to = g;
-	return g->blocks;
+	return blocks;
 }
 
 /* A page's bytes; 0: there is none such. */
@@ -177,7 +135,7 @@ static int64_t take(struct tier_grant *g, struct tier_grant_page *pages, uint32_
 			continue;
 		if (bytes > m->bytes - at)
 			return error_note(-EPROTO, "hosts: fewer bytes came than pages");
-		memcpy(pages[i].to, g->window + at, bytes);
+		memcpy(pages[i].to, (const uint8_t *)g->window + at, bytes);
 		at += bytes;
 		came++;
 	}

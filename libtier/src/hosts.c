@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "libtier/base/time.h"
@@ -32,7 +34,7 @@ static int wait_ready(int fd, short events, uint64_t deadline_ns)
 	return n ? 0 : error_note(-ETIMEDOUT, "hosts: tierd-net does not answer; is it stopped?");
 }
 
-int hosts_open(const char *path, uint64_t deadline_ns)
+static int open_socket(const char *path, uint64_t deadline_ns)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -188,7 +190,7 @@ int hosts_send(int fd, const struct net_header *m, uint64_t deadline_ns)
 static int ask_once(struct tier *t, int fd, const struct net_want *m, union hosts_answer *answer)
 {
 	uint64_t deadline_ns = m->deadline_ns + HOSTS_GRACE_NS;
-	int own CLEANUP_CLOSE = fd < 0 ? hosts_open(t->path, deadline_ns) : fd;
+	int own CLEANUP_CLOSE = fd < 0 ? open_socket(t->path, deadline_ns) : fd;
 	int rc = own < 0 ? own : hosts_send(own, &m->header, deadline_ns);
 
 	if (rc == 0)
@@ -253,8 +255,9 @@ int hosts_check_out(const struct tier_hosts *out)
 /* A message's type, and above it its flags. */
 #define PULL_AND_GO_ON (NET_PULL | NET_WANT_GO_ON << 16)
 
-int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
-	       const struct tier_hosts_options *options, uint32_t what, struct net_want **out)
+/* What is asked for, judged: *out is to be freed. what: a type, above it flags. */
+static int want(tier_context *c, const tier_key *keys, uint32_t count,
+		const struct tier_hosts_options *options, uint32_t what, struct net_want **out)
 {
 	uint16_t type = (uint16_t)what;
 	uint32_t flags = what >> 16;
@@ -292,7 +295,7 @@ static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
 	int rc = hosts_check_out(out);
 
 	if (rc == 0)
-		rc = hosts_want(c, keys, count, options, what, &m);
+		rc = want(c, keys, count, options, what, &m);
 	return rc ? rc : exchange(c->t, m, out);
 }
 
@@ -314,6 +317,67 @@ int tier_prefetch_keys(tier_context *c, const tier_key *keys, uint32_t count,
 	int64_t rc = ask(c, keys, count, options, NULL, PULL_AND_GO_ON);
 
 	return rc < 0 ? (int)rc : 0;
+}
+
+/* ---- what lasts: streams from afar, standing grants ------------------------------------------ */
+
+static int first_word(struct tier *t, const struct net_want *m, struct hosts_begun *begun,
+		      struct net_placed *placed)
+{
+	uint64_t until_ns = m->deadline_ns + HOSTS_GRACE_NS;
+	union hosts_answer answer;
+	int rc;
+
+	begun->deadline_ns = m->deadline_ns;
+	begun->fd = open_socket(t->path, until_ns);
+	rc = begun->fd < 0 ? begun->fd : hosts_send(begun->fd, &m->header, until_ns);
+	if (rc == 0)
+		rc = hosts_receive(begun->fd, &answer, &begun->memory, until_ns);
+	if (rc)
+		return rc;
+	*placed = answer.placed;
+	if (answer.header.type != NET_PLACED || placed->local > placed->usable ||
+	    placed->usable > m->count)
+		return error_note(-EPROTO, "hosts: a stream or a grant does not begin like one");
+	return placed->error ? error_set(placed->error, "hosts: %s", placed->text) : 0;
+}
+
+int64_t hosts_begin(tier_context *c, const tier_key *keys, uint32_t count,
+		    const struct tier_hosts_options *options, struct tier_hosts *out,
+		    struct hosts_begun *begun)
+{
+	struct net_want *m CLEANUP_FREE = NULL;
+	struct net_placed placed;
+	int rc = hosts_check_out(out);
+
+	if (rc == 0)
+		rc = want(c, keys, count, options, begun->type, &m);
+	if (rc == 0)
+		rc = first_word(c->t, m, begun, &placed);
+	if (rc)
+		return rc;
+	hosts_tell(out, &placed);
+	return begun->memory < 0 ? 0 : placed.usable - placed.local;
+}
+
+void hosts_begun_close(struct hosts_begun *begun)
+{
+	cleanup_close(&begun->fd);
+	cleanup_close(&begun->memory);
+}
+
+int hosts_map(int memory, uint64_t bytes, const void **at)
+{
+	struct stat st;
+	void *to;
+
+	if (fstat(memory, &st) || (uint64_t)st.st_size < bytes)
+		return error_note(-EPROTO, "hosts: the memory of what comes is too short");
+	to = mmap(NULL, bytes, PROT_READ, MAP_SHARED, memory, 0);
+	if (to == MAP_FAILED)
+		return error_set(-errno, "hosts: the memory of what comes: %s", strerror(errno));
+	*at = to;
+	return 0;
 }
 
 /* ---- a prefix, wherever it is -------------------------------------------------------------- */

@@ -23,13 +23,8 @@ union hosts_answer {
 	} picked;
 };
 
-/* What is asked for, judged: *m is to be freed. what: a type, above it flags. */
-int hosts_want(tier_context *c, const tier_key *keys, uint32_t count,
-	       const struct tier_hosts_options *options, uint32_t what, struct net_want **m);
 /* Has it a size? NULL is fine. */
 int hosts_check_out(const struct tier_hosts *out);
-/* A new connection, and a question on it: a descriptor, or an error. */
-int hosts_open(const char *path, uint64_t deadline_ns);
 int hosts_send(int fd, const struct net_header *m, uint64_t deadline_ns);
 /*
  * The next message, PLACED or (where passed is not NULL) LAYER or PICKED; *passed: the descriptor
@@ -37,5 +32,21 @@ int hosts_send(int fd, const struct net_header *m, uint64_t deadline_ns);
  */
 int hosts_receive(int fd, union hosts_answer *m, int *passed, uint64_t deadline_ns);
 void hosts_tell(struct tier_hosts *out, const struct net_placed *m);
+
+/* STREAM or OPEN, begun: a connection of its own, and the memory that what comes will lie in. */
+struct hosts_begun {
+	uint16_t type;
+	int fd, memory; /* -1: none */
+	uint64_t deadline_ns;
+};
+
+/* How many blocks come; 0: none does, *out says why. */
+int64_t hosts_begin(tier_context *c, const tier_key *keys, uint32_t count,
+		    const struct tier_hosts_options *options, struct tier_hosts *out,
+		    struct hosts_begun *begun);
+/* What was not taken of it. */
+void hosts_begun_close(struct hosts_begun *begun);
+/* Memory that tierd-net passed, for reading alone. */
+int hosts_map(int memory, uint64_t bytes, const void **at);
 
 #endif
